@@ -1,8 +1,9 @@
 """The board: a small shared file between a node agent and the workers of one attempt on that node.
 
-The agent writes the header (what it asks), each worker writes its own slot (how far it is). Reading or writing a
-field is one aligned 8-byte memory access, so a step costs no system call, the agent polls as often as it likes, and
-the file outlives either side: an agent that comes back finds what its workers did meanwhile.
+The agent writes the header (what it asks), each worker writes its own slot (how far it is). Reading or
+writing a field is one aligned 8-byte memory access, so a step costs no system call, the agent polls as
+often as it likes, and the file outlives either side: an agent that comes back finds what its workers did
+meanwhile.
 
 All numbers are 8 bytes, native order. Times are CLOCK_MONOTONIC seconds, which all processes of a host share.
 """
@@ -54,16 +55,19 @@ class _Field:
         return (part.ints if self.kind == "q" else part.floats)[part.base + self.index]
 
     def __set__(self, part: _Part, value: float) -> None:
-        (part.ints if self.kind == "q" else part.floats)[part.base + self.index] = value
+        if self.kind == "q":
+            part.ints[part.base + self.index] = int(value)
+        else:
+            part.floats[part.base + self.index] = value
 
 
 class _Part:
-    def __init__(self, ints: memoryview, floats: memoryview, base: int) -> None:
+    def __init__(self, ints: memoryview[int], floats: memoryview[float], base: int) -> None:
         self.ints, self.floats, self.base = ints, floats, base
 
 
 class Header(_Part):
-    """What is asked. ``command_seq`` is raised after ``command`` and ``deadline`` are set, so that a worker sees both."""
+    """What is asked. ``command_seq`` is raised last, so that a worker sees ``command`` and ``deadline``."""
 
     magic = _Field(0, "q")
     slots = _Field(1, "q")
@@ -71,8 +75,11 @@ class Header(_Part):
     command = _Field(3, "q")
     command_seq = _Field(4, "q")
     deadline = _Field(5, "d")  # 0: none
-    stop_at = _Field(6, "q")  # the step after which all ranks obey the command; -1: not yet agreed
-    stop_seq = _Field(7, "q")  # the command_seq that stop_at answers; written after stop_at
+    # Written by global rank 0 alone; on other nodes, by the agent that mirrors these four words in this order.
+    stop_at = _Field(6, "q")  # the step after which all ranks obey the order below; -1: none was given yet
+    stop_seq = _Field(7, "q")  # the latest command_seq that rank 0 has answered with an order
+    stop_command = _Field(8, "q")  # what is ordered: a command, or SAVE because a checkpoint was due
+    stop_no = _Field(9, "q")  # raised with each order, after the words above: what other ranks watch
 
 
 class Slot(_Part):
@@ -92,7 +99,7 @@ class Slot(_Part):
     metrics_len = _Field(11, "q")
 
     def write_metrics(self, metrics: dict[str, float]) -> None:
-        """Replace the latest metrics; what does not fit in METRICS_BYTES of JSON is refused with ValueError."""
+        """Replace the latest metrics; ValueError if they take more than METRICS_BYTES as JSON."""
         body = json.dumps(metrics).encode()
         if len(body) > METRICS_BYTES:
             raise ValueError(f"metrics take {len(body)} bytes as JSON; the board holds {METRICS_BYTES}")
@@ -157,9 +164,8 @@ class Board:
         return cls(path, mapping)
 
     def ask(self, command: Command, deadline: float = 0.0) -> int:
-        """Agent: post a command; returns its sequence number, which workers put into ``done_seq`` once obeyed."""
+        """Agent: post a command. Returns its number, which workers put into ``done_seq`` once obeyed."""
         h = self.header
-        h.stop_at = -1
         h.command, h.deadline = int(command), deadline
         h.command_seq += 1
         return int(h.command_seq)
