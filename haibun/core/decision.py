@@ -18,8 +18,8 @@ class Evict(Struct, frozen=True, gc=False):
 class Place(Struct, frozen=True, gc=False):
     """A bundle gets a gang: ``devices`` are device numbers of the State, ascending.
 
-    ``jobs`` is the bundle; ``share`` is its part of each device's time. ``shape`` is the index of the option
-    (see ``Demands``) that the placer chose for the first job.
+    ``jobs`` is the bundle; ``share`` is its part of each device's time. ``shape`` is the index of
+    the shape that the placer chose, in the first job's list.
     """
 
     jobs: tuple[JobId, ...]

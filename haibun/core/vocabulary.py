@@ -127,6 +127,10 @@ class JobState(IntEnum):
         return self >= JobState.SUCCEEDED
 
 
+# The members by their bare names: looking one up on the class costs half a microsecond, a global twenty nanoseconds.
+PENDING, QUEUED, RECOVERING, STARTING, RUNNING, STOPPING, PAUSED, SUCCEEDED, FAILED, CANCELLED = JobState
+
+
 class StopMode(StrEnum):
     """How an attempt gives its devices back."""
 

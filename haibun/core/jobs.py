@@ -1,0 +1,180 @@
+"""Jobs as columns: one row a job, from submission until it is retired."""
+
+from __future__ import annotations
+
+import math
+from enum import IntEnum
+
+import numpy as np
+
+from haibun.core.columns import Bools, Codes, Columns, Floats, Ints
+from haibun.core.reasons import Reason
+from haibun.core.vocabulary import CANCELLED, RUNNING, Job, JobId, JobState
+
+
+class Intent(IntEnum):
+    """What becomes of a job that is being stopped, once it has."""
+
+    NONE = 0
+    REQUEUE = 1
+    PAUSE = 2
+    CANCEL = 3
+    END = 4  # its walltime is over
+    RECOVER = 5  # part of its gang was lost
+
+
+class JobColumns(Columns):
+    """What the scheduler keeps up for each job. Times in seconds on the engine's clock, nan where not yet.
+
+    Work: ``done`` steps were done at ``as_of``, and ``rate`` steps/s are being done since; ``service`` device-seconds
+    were had by then, at ``width`` devices since. ``speed`` is the steps/s last seen or profiled for the gang it has or
+    had. ``waited`` sums the time spent queued, up to the last start; ``ran`` that spent running; ``lost`` that whose work
+    was lost.
+    """
+
+    state: Ints
+    intent: Ints
+    demand: Ints
+    priority: Ints
+    tenant: Ints
+    preemptible: Bools
+    held: Bools
+    launched: Bools
+    submitted: Floats
+    queued_at: Floats
+    first_start: Floats
+    started_at: Floats
+    running_since: Floats
+    ended_at: Floats
+    not_before: Floats
+    walltime: Floats
+    total: Floats
+    done: Floats
+    durable: Floats
+    rate: Floats
+    speed: Floats
+    as_of: Floats
+    service: Floats
+    width: Ints
+    type: Ints
+    waited: Floats
+    ran: Floats
+    lost: Floats
+    epoch: Ints
+    preemptions: Ints
+    failures: Ints
+    retries: Ints
+    avoid: Ints
+    blockers: Ints
+
+    COLUMNS = {
+        "state": (np.int64, 0),
+        "intent": (np.int64, 0),
+        "demand": (np.int64, 0),
+        "priority": (np.int64, 0),
+        "tenant": (np.int64, 0),
+        "preemptible": (np.bool_, True),
+        "held": (np.bool_, False),
+        "launched": (np.bool_, False),
+        "submitted": (np.float64, math.nan),
+        "queued_at": (np.float64, math.nan),
+        "first_start": (np.float64, math.nan),
+        "started_at": (np.float64, math.nan),
+        "running_since": (np.float64, math.nan),
+        "ended_at": (np.float64, math.nan),
+        "not_before": (np.float64, -math.inf),
+        "walltime": (np.float64, math.inf),
+        "total": (np.float64, math.nan),
+        "done": (np.float64, 0.0),
+        "durable": (np.float64, 0.0),
+        "rate": (np.float64, 0.0),
+        "speed": (np.float64, math.nan),
+        "as_of": (np.float64, 0.0),
+        "service": (np.float64, 0.0),
+        "width": (np.int64, 0),
+        "type": (np.int64, -1),
+        "waited": (np.float64, 0.0),
+        "ran": (np.float64, 0.0),
+        "lost": (np.float64, 0.0),
+        "epoch": (np.int64, 0),
+        "preemptions": (np.int64, 0),
+        "failures": (np.int64, 0),
+        "retries": (np.int64, 0),
+        "avoid": (np.int64, -1),
+        "blockers": (np.int64, 0),
+    }
+
+    def accrue(self, row: int, at: float) -> None:
+        """Book the work done and the service had between ``as_of`` and ``at``."""
+        elapsed = at - self.as_of[row]
+        if elapsed <= 0.0:
+            return
+        self.as_of[row] = at
+        width = self.width[row]
+        if width:
+            self.service[row] += width * elapsed
+        rate = self.rate[row]
+        if rate:
+            self.done[row] += rate * elapsed
+        if self.state[row] == RUNNING:
+            self.ran[row] += elapsed
+
+
+class JobTable:
+    """Rows by job id, and what does not fit in a column: the job itself, its gang, why it is where it is."""
+
+    def __init__(self) -> None:
+        self.columns = JobColumns()
+        self.tenants = Codes()
+        self.row_of: dict[JobId, int] = {}
+        self.jobs: list[Job | None] = []
+        self.gangs: dict[int, tuple[int, ...]] = {}
+        self.reasons: dict[int, Reason] = {}
+        self.dependents: dict[JobId, list[int]] = {}
+        self.free_rows: list[int] = []
+
+    def add(self, job: Job) -> int:
+        """A row for a new job, an old row if one was given back."""
+        c = self.columns
+        if self.free_rows:
+            row = self.free_rows.pop()
+            self.jobs[row] = job
+        else:
+            row = c.add_row()
+            self.jobs.append(job)
+        self.row_of[job.id] = row
+        c.priority[row] = job.priority
+        c.tenant[row] = self.tenants.code(job.tenant)
+        c.preemptible[row] = job.preemptible
+        c.retries[row] = job.retries
+        if job.total_steps is not None:
+            c.total[row] = job.total_steps
+        if job.walltime is not None:
+            c.walltime[row] = job.walltime
+        for needed in job.depends_on:
+            self.dependents.setdefault(needed, []).append(row)
+        return row
+
+    def retire(self, row: int) -> None:
+        """Forget a job that has ended; its row will be used again."""
+        job = self.job(row)
+        del self.row_of[job.id]
+        self.dependents.pop(job.id, None)
+        self.reasons.pop(row, None)
+        self.jobs[row] = None
+        self.columns.reset_row(row)
+        self.columns.state[row] = CANCELLED
+        self.free_rows.append(row)
+
+    def job(self, row: int) -> Job:
+        """The job in a row that is in use."""
+        job = self.jobs[row]
+        assert job is not None, f"row {row} is not in use"
+        return job
+
+    def state(self, row: int) -> JobState:
+        """The state of the job in a row."""
+        return JobState(int(self.columns.state[row]))
+
+    def __len__(self) -> int:
+        return len(self.row_of)

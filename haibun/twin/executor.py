@@ -1,0 +1,145 @@
+"""The simulated executor: it makes actions true on a clock of its own."""
+
+from __future__ import annotations
+
+import heapq
+import math
+
+from haibun.core.actions import Action, ContinueAttempt, HoldAttempt, StartAttempt, StopAttempt
+from haibun.core.events import (
+    AnyEvent,
+    AttemptHeld,
+    AttemptStarted,
+    AttemptStopped,
+    AttemptSucceeded,
+)
+from haibun.core.vocabulary import JobId, StopMode
+from haibun.twin.costs import Costs
+
+
+_CHECKPOINT = StopMode.CHECKPOINT
+
+
+class _Attempt:
+    """One life of a job in the twin. ``done`` steps were done at ``since``; ``rate`` steps/s since, 0 while still."""
+
+    __slots__ = ("devices", "done", "epoch", "rate", "running", "since")
+
+    def __init__(self, epoch: int, devices: tuple[int, ...], done: float, rate: float) -> None:
+        self.epoch, self.devices, self.done, self.rate = epoch, devices, done, rate
+        self.since, self.running = math.inf, False
+
+    def steps(self, now: float) -> float:
+        """Steps done by ``now``."""
+        return self.done + self.rate * (now - self.since) if self.running else self.done
+
+
+class TwinExecutor:
+    """Takes actions, gives back the events that they lead to, each when it is due.
+
+    ``perform`` returns what happens at once; the rest waits in a heap. What a later action makes untrue (the end of an
+    attempt that was stopped) is dropped when it comes due.
+    """
+
+    def __init__(self, costs: Costs | None = None) -> None:
+        self.costs = costs or Costs()
+        self.lengths: dict[JobId, float] = {}
+        self._attempts: dict[JobId, _Attempt] = {}
+        self._last_devices: dict[JobId, tuple[int, ...]] = {}
+        self._heap: list[tuple[float, int, AnyEvent]] = []
+        self._order = 0
+
+    def expect(self, job: JobId, steps: float) -> None:
+        """The true length of a job, in steps."""
+        self.lengths[job] = steps
+
+    def next_due(self) -> float:
+        """When the next event is due; inf if none is."""
+        heap = self._heap
+        while heap and not self._true(heap[0][2]):
+            heapq.heappop(heap)
+        return heap[0][0] if heap else math.inf
+
+    def take_due(self, now: float) -> list[AnyEvent]:
+        """Events due by ``now``, in the order in which they were caused."""
+        due: list[AnyEvent] = []
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            event = heapq.heappop(heap)[2]
+            if self._true(event):
+                self._happens(event, now)
+                due.append(event)
+        return due
+
+    def perform(self, actions: list[Action], now: float) -> list[AnyEvent]:
+        """Carry actions out; returns events that happen at once (costs of zero)."""
+        at_once: list[AnyEvent] = []
+        for action in actions:
+            kind = type(action)
+            if kind is StartAttempt:
+                self._start(action, now, at_once)  # type: ignore[arg-type]
+            elif kind is StopAttempt:
+                self._stop(action, now, at_once)  # type: ignore[arg-type]
+            elif kind is HoldAttempt:
+                self._hold(action, now, at_once)  # type: ignore[arg-type]
+            elif kind is ContinueAttempt:
+                self._later(now, AttemptStarted(now, action.job, action.epoch), now, at_once)
+        return at_once
+
+    def _start(self, action: StartAttempt, now: float, at_once: list[AnyEvent]) -> None:
+        job, costs = action.job, self.costs
+        delay = costs.resume if action.moved else costs.start
+        if action.moved and costs.move and self._last_devices.get(job) != action.devices:
+            delay += costs.move
+        if costs.move:
+            self._last_devices[job] = action.devices
+        self._attempts[job] = _Attempt(action.epoch, action.devices, action.durable, action.rate)
+        self._later(now + delay, AttemptStarted(now + delay, job, action.epoch), now, at_once)
+
+    def _stop(self, action: StopAttempt, now: float, at_once: list[AnyEvent]) -> None:
+        attempt = self._attempts.get(action.job)
+        if attempt is None or attempt.epoch != action.epoch:
+            return
+        steps = attempt.steps(now)
+        attempt.done, attempt.running = steps, False
+        delay = self.costs.checkpoint if action.mode == _CHECKPOINT else 0.0
+        event = AttemptStopped(now + delay, action.job, action.epoch, steps, steps)
+        self._later(now + delay, event, now, at_once)
+
+    def _hold(self, action: HoldAttempt, now: float, at_once: list[AnyEvent]) -> None:
+        attempt = self._attempts.get(action.job)
+        if attempt is None or attempt.epoch != action.epoch or not attempt.running:
+            return
+        attempt.done, attempt.running = attempt.steps(now), False
+        at_once.append(AttemptHeld(now, action.job, action.epoch, attempt.done))
+
+    def _later(self, at: float, event: AnyEvent, now: float, at_once: list[AnyEvent]) -> None:
+        if at <= now:
+            self._happens(event, now)
+            at_once.append(event)
+        else:
+            self._push(at, event)
+
+    def _push(self, at: float, event: AnyEvent) -> None:
+        self._order += 1
+        heapq.heappush(self._heap, (at, self._order, event))
+
+    def _true(self, event: AnyEvent) -> bool:
+        """Whether a planned event still comes to pass."""
+        attempt = self._attempts.get(event.job)  # type: ignore[union-attr]
+        if attempt is None or attempt.epoch != event.epoch:  # type: ignore[union-attr]
+            return False
+        return type(event) is not AttemptSucceeded or (attempt.running and event.at >= attempt.since)
+
+    def _happens(self, event: AnyEvent, now: float) -> None:
+        kind = type(event)
+        job: JobId = event.job  # type: ignore[union-attr]
+        if kind is AttemptStarted:
+            attempt = self._attempts[job]
+            attempt.since, attempt.running = now, True
+            if attempt.rate > 0.0:
+                steps = self.lengths[job]
+                end = now + max(0.0, steps - attempt.done) / attempt.rate + self.costs.stop
+                self._push(end, AttemptSucceeded(end, job, attempt.epoch, steps))
+        elif kind is not AttemptHeld:
+            del self._attempts[job]
