@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,10 @@ def find_beside(trace: str | PathLike[str]) -> Path | None:
 
 
 def read_throughputs(
-    path: str | PathLike[str], missing: Missing = "scale", scaling: float = 1.0
+    path: str | PathLike[str],
+    missing: Missing = "scale",
+    scaling: float = 1.0,
+    unmodelled: float = math.nan,
 ) -> ThroughputTable:
     """Read a file in Gavel's form. The parameters are those of `ThroughputTable`.
 
@@ -47,7 +51,7 @@ def read_throughputs(
     content = _load(where)
     if not isinstance(content, dict) or not content:
         raise ThroughputFileError(f'{where}: must be an object of device types, such as {{"v100": {{...}}}}')
-    table = ThroughputTable(missing, scaling)
+    table = ThroughputTable(missing, scaling, unmodelled=unmodelled)
     for section, jobs in content.items():
         if not isinstance(jobs, dict):
             raise ThroughputFileError(f"{where}: {section!r} must be an object of job types")

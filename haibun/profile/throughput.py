@@ -1,7 +1,8 @@
 """How fast a model trains: steps/s by (model, device type, number of devices, consolidated or not).
 
-One class serves both sides. The twin reads a file once and looks up thousands of jobs at a time; the live
-side adds what is measured, step by step. Rows of plain values (`to_rows`) make it part of a snapshot.
+One class serves both sides; it is a `haibun.core.demand.Rates`. The twin reads a file once and looks up
+thousands of jobs at a time; the live side adds what is measured, step by step. Rows of plain values
+(`to_rows`) make it part of a snapshot.
 
 What a lookup answers, first that applies:
 
@@ -21,6 +22,7 @@ one above 8.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -73,9 +75,16 @@ class ThroughputTable:
         smoothing: weight of a new measurement in the exponentially weighted mean. The first few weigh more
             (1/n), so that the mean starts as a plain one; a value from a file gives way to the first
             measurement.
+        unmodelled: rate of a job that names no model: 1.0 where steps are seconds of a trace, else nan.
     """
 
-    def __init__(self, missing: Missing = "scale", scaling: float = 1.0, smoothing: float = 0.2) -> None:
+    def __init__(
+        self,
+        missing: Missing = "scale",
+        scaling: float = 1.0,
+        smoothing: float = 0.2,
+        unmodelled: float = math.nan,
+    ) -> None:
         if missing not in ("scale", "nearest", "nan"):
             raise ValueError(f"missing is {missing!r}; it must be 'scale', 'nearest' or 'nan'")
         if not 0 <= scaling <= 2:
@@ -85,6 +94,7 @@ class ThroughputTable:
         self.missing = missing
         self.scaling = scaling
         self.smoothing = smoothing
+        self.unmodelled = unmodelled
         self._models: dict[str, int] = {}
         self._types: dict[str, int] = {}
         self._entries: dict[Key, _Entry] = {}
@@ -100,10 +110,12 @@ class ThroughputTable:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ThroughputTable):
             return NotImplemented
-        mine = (self.missing, self.scaling, self.smoothing, sorted(self.to_rows()))
-        return mine == (other.missing, other.scaling, other.smoothing, sorted(other.to_rows()))
+        return self._rule() == other._rule() and sorted(self.to_rows()) == sorted(other.to_rows())
 
     __hash__ = None  # type: ignore[assignment]
+
+    def _rule(self) -> tuple[str, float, float, str]:
+        return self.missing, self.scaling, self.smoothing, repr(self.unmodelled)  # repr: nan equals itself
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -130,13 +142,14 @@ class ThroughputTable:
         missing: Missing = "scale",
         scaling: float = 1.0,
         smoothing: float = 0.2,
+        unmodelled: float = math.nan,
     ) -> ThroughputTable:
         """The table that `to_rows` told of; codes come out the same. Rows may be lists (JSON, msgpack).
 
         Raises:
             ValueError: a row is malformed; it is named.
         """
-        table = cls(missing, scaling, smoothing)
+        table = cls(missing, scaling, smoothing, unmodelled)
         for row in rows:
             try:
                 model, device_type, devices, consolidated, rate, samples = row
@@ -148,7 +161,7 @@ class ThroughputTable:
 
     def copy(self) -> ThroughputTable:
         """An independent copy, for a fork: O(entries)."""
-        other = ThroughputTable(self.missing, self.scaling, self.smoothing)
+        other = ThroughputTable(self.missing, self.scaling, self.smoothing, self.unmodelled)
         other._models, other._types, other._entries = (
             dict(self._models),
             dict(self._types),
@@ -168,10 +181,8 @@ class ThroughputTable:
         """
         self._put(model, device_type, devices, consolidated, _Entry(_rate(rate), 0))
 
-    def observe(
-        self, model: str, device_type: str, devices: int, rate: float, consolidated: bool = True
-    ) -> float:
-        """Add a measurement in steps/s to the weighted mean, and return the mean.
+    def observe(self, model: str, device_type: str, devices: int, consolidated: bool, rate: float) -> None:
+        """Add a measurement in steps/s to the weighted mean.
 
         Raises:
             ValueError: as for `set`.
@@ -183,11 +194,10 @@ class ThroughputTable:
         weight = max(self.smoothing, 1.0 / (old.samples + 1))
         mean = old.rate + weight * (rate - old.rate)
         self._put(model, device_type, devices, consolidated, _Entry(mean, old.samples + 1))
-        return mean
 
-    def apply(self, event: ThroughputMeasured) -> float:
-        """`observe` what the event tells; returns the new mean in steps/s."""
-        return self.observe(event.model, event.device_type, event.devices, event.rate, event.consolidated)
+    def apply(self, event: ThroughputMeasured) -> None:
+        """`observe` what the event tells."""
+        self.observe(event.model, event.device_type, event.devices, event.consolidated, event.rate)
 
     def _put(self, model: str, device_type: str, devices: int, consolidated: bool, entry: _Entry) -> None:
         if not 1 <= devices <= MAX_DEVICES:
@@ -200,15 +210,27 @@ class ThroughputTable:
 
     # ---- looking up
 
-    def rate(self, model: str, device_type: str, devices: int, consolidated: bool = True) -> float:
-        """Steps/s; nan where the rule has no answer.
+    def rate(self, model: str | None, device_type: str, devices: int, consolidated: bool = True) -> float:
+        """Steps/s; nan where the rule has no answer or a name is unknown; ``unmodelled`` for None."""
+        if model is None:
+            return self.unmodelled
+        m, t = self._models.get(model, -1), self._types.get(device_type, -1)
+        if m < 0 or t < 0 or devices < 1:
+            return math.nan
+        return float(self._view(devices)[m, t, int(consolidated), devices])
+
+    def require(self, models: Iterable[str | None] = (), device_types: Iterable[str] = ()) -> None:
+        """Make sure that names are known, before a replay that needs them.
 
         Raises:
-            UnknownProfileError: no entry bears that model, or that device type.
+            UnknownProfileError: the table has no entry of a model or a type; the closest are named.
         """
-        m = _code(self._models, model, "model")
-        t = _code(self._types, device_type, "device type")
-        return float(self._view(devices)[m, t, int(consolidated), devices])
+        for name in models:
+            if name is not None and name not in self._models:
+                raise UnknownProfileError(_unknown(self._models, name, "model"))
+        for name in device_types:
+            if name not in self._types:
+                raise UnknownProfileError(_unknown(self._types, name, "device type"))
 
     def samples(self, model: str, device_type: str, devices: int, consolidated: bool = True) -> int:
         """How often exactly this was measured; 0 if never."""
@@ -302,9 +324,8 @@ def _rate(rate: float) -> float:
     return rate
 
 
-def _code(codes: dict[str, int], name: str, what: str) -> int:
-    if name not in codes:
-        close = get_close_matches(name, codes, n=3, cutoff=0.5)
-        hint = f"the closest are {', '.join(map(repr, close))}" if close else f"it has {len(codes)} others"
-        raise UnknownProfileError(f"the throughput table knows no {what} {name!r}; {hint}")
-    return codes[name]
+def _unknown(known: Iterable[str], name: str, what: str) -> str:
+    names = list(known)
+    close = get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"the closest are {', '.join(map(repr, close))}" if close else f"it has {len(names)} others"
+    return f"the throughput table knows no {what} {name!r}; {hint}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from haibun.core.vocabulary import Job, JobId, Locality, Shape
 from haibun.spec.array import Array
@@ -56,25 +56,24 @@ def _types(value: Any) -> Any:
     return names
 
 
-def _env(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {name: _env_value(name, text) for name, text in value.items()}
-
-
-def _env_value(name: str, value: Any) -> Any:
+def _variable(name: str) -> str:
     if not _ENV_NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a variable: letters, digits and _ only")
+        raise ValueError("is no name for a variable: use letters, digits and _ only")
     if name in RESERVED_ENV or (name.startswith("HAIBUN_") and name != ARRAY_INDEX):
-        raise ValueError(f"{name} is set by Haibun itself; remove it")
+        raise ValueError("is set by Haibun itself; remove it")
+    return name
+
+
+def _plain_text(value: Any) -> Any:
+    """Whole numbers are text as they stand; a number with a point would not arrive as it was written."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    if value is None:
+        raise ValueError("has no value; for empty text write ''")
     if not isinstance(value, str):
-        raise ValueError(
-            f"{name} must be text, not {value!r}: put the value in quotes, so that it is passed on as written"
-        )
+        raise ValueError("must be text: put the value in quotes, so that it is passed on as written")
     if "\0" in value:
-        raise ValueError(f"{name} holds a NUL character")
+        raise ValueError("holds a NUL character")
     return value
 
 
@@ -90,11 +89,8 @@ DeviceTypes = Annotated[
     BeforeValidator(_types),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
-Env = Annotated[
-    dict[str, str],
-    BeforeValidator(_env),
-    WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer"]}}),
-]
+PlainText = Annotated[str, BeforeValidator(_plain_text), WithJsonSchema({"type": ["string", "integer"]})]
+Env = dict[Annotated[str, AfterValidator(_variable)], PlainText]
 ArrayField = Annotated[
     Array,
     WithJsonSchema(
@@ -166,7 +162,7 @@ class JobSpec(Spec):
         default=None, description="without a step for so long, it counts as hung"
     )
     preemptible: bool = Field(default=True, description="false: once it runs, its devices are not taken")
-    labels: dict[str, Text] = Field(default={}, description="for your own use")
+    labels: dict[str, PlainText] = Field(default={}, description="for your own use")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -79,7 +79,9 @@ def validate(model: type[M], document: Document) -> M:
 
 
 def _problem(model: type[BaseModel], document: Document, error: ErrorDetails) -> SpecProblem:
-    path: Path_ = tuple(error["loc"])
+    path: Path_ = tuple(step for step in error["loc"] if step != "[key]")
+    if len(path) < len(error["loc"]):
+        return document.problem(path, _message(error), at_key=True)
     if error["type"] == "extra_forbidden":
         return document.problem(path, "is not a known field", _closest(model, path), at_key=True)
     if error["type"] == "missing":

@@ -54,7 +54,7 @@ class Rows:
             if len(row) == width:
                 continue
             cut = "; the file may be cut short" if i == len(rows) - 1 and len(row) < width else ""
-            reason = f"has {len(row)} fields where {width} are wanted{cut}"
+            reason = f"has {len(row)} field{'s' * (len(row) != 1)} where {width} are wanted{cut}"
             self.problems.append(Problem(str(self.path), lines[i], "", reason, ",".join(row)))
 
     def reject(self, row: int, column: str, reason: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from haibun.core.demand import Rates
 from haibun.core.events import ThroughputMeasured
 from haibun.profile import ThroughputTable, UnknownProfileError
 from haibun.profile.throughput import Missing
@@ -71,9 +72,17 @@ def test_no_entry_on_a_known_type_is_nan() -> None:
 
 def test_an_unknown_name_is_refused_with_the_closest_ones() -> None:
     with pytest.raises(UnknownProfileError, match="knows no model 'resnte'; the closest are 'resnet'"):
-        table().rate("resnte", "v100", 1)
+        table().require([None, "lm", "resnte"])
     with pytest.raises(UnknownProfileError, match="device type 'v10'; the closest are 'v100'"):
-        table().rate("lm", "v10", 1)
+        table().require(["lm"], ["k80", "v10"])
+    assert math.isnan(table().rate("resnte", "v100", 1))
+    assert math.isnan(table().rate("lm", "v10", 1))
+
+
+def test_it_serves_the_core_as_rates() -> None:
+    rates: Rates = ThroughputTable(unmodelled=1.0)
+    assert rates.rate(None, "v100", 4, True) == 1.0
+    assert math.isnan(ThroughputTable().rate(None, "v100", 4))
 
 
 @given(
@@ -100,8 +109,7 @@ def test_many_lookups_at_once_equal_one_by_one(
         np.array([c for _, _, c in asked], dtype=np.bool_),
     )
     for (model, devices, consolidated), rate in zip(asked, got.tolist(), strict=True):
-        known = model in t.models and "x" in t.device_types
-        want = t.rate(model, "x", devices, consolidated) if known else math.nan
+        want = t.rate(model, "x", devices, consolidated)
         assert rate == want or (math.isnan(rate) and math.isnan(want))
 
 
@@ -114,9 +122,9 @@ def test_unknown_codes_and_no_devices_give_nan() -> None:
 def test_the_first_measurements_make_a_plain_mean_and_later_ones_weigh_alike() -> None:
     t = ThroughputTable(smoothing=0.25)
     for rate in (8.0, 4.0, 3.0, 5.0):
-        mean = t.observe("m", "gpu", 2, rate)
-    assert mean == pytest.approx(5.0)
-    assert t.observe("m", "gpu", 2, 9.0) == pytest.approx(5.0 + 0.25 * 4.0)
+        t.observe("m", "gpu", 2, True, rate)
+    assert t.rate("m", "gpu", 2) == pytest.approx(5.0)
+    t.observe("m", "gpu", 2, True, 9.0)
     assert t.samples("m", "gpu", 2) == 5
     assert t.rate("m", "gpu", 2) == pytest.approx(6.0)
 
@@ -132,13 +140,13 @@ def test_a_value_from_a_file_gives_way_to_the_first_measurement() -> None:
 def test_the_mean_stays_within_what_was_measured(rates: list[float]) -> None:
     t = ThroughputTable()
     for rate in rates:
-        t.observe("m", "gpu", 1, rate)
+        t.observe("m", "gpu", 1, True, rate)
     assert min(rates) * (1 - 1e-9) <= t.rate("m", "gpu", 1) <= max(rates) * (1 + 1e-9)
 
 
 def test_rows_survive_json_with_codes_and_answers_the_same() -> None:
     t = table()
-    t.observe("new", "h100", 2, 7.0, consolidated=False)
+    t.observe("new", "h100", 2, False, 7.0)
     back = ThroughputTable.from_rows(json.loads(json.dumps(t.to_rows())))
     assert back == t
     assert (back.models, back.device_types) == (t.models, t.device_types)
@@ -148,14 +156,14 @@ def test_rows_survive_json_with_codes_and_answers_the_same() -> None:
 def test_a_copy_is_independent() -> None:
     t = table()
     fork = t.copy()
-    fork.observe("resnet", "v100", 4, 1.0)
+    fork.observe("resnet", "v100", 4, True, 1.0)
     assert (t.rate("resnet", "v100", 4), fork.rate("resnet", "v100", 4)) == (32.0, 1.0)
 
 
 @pytest.mark.parametrize("rate", [-1.0, math.nan, math.inf])
 def test_an_impossible_rate_is_refused(rate: float) -> None:
     with pytest.raises(ValueError, match="must be finite, and 0 or more"):
-        ThroughputTable().observe("m", "gpu", 1, rate)
+        ThroughputTable().observe("m", "gpu", 1, True, rate)
 
 
 @pytest.mark.parametrize(
