@@ -75,11 +75,11 @@ class Header(_Part):
     command = _Field(3, "q")
     command_seq = _Field(4, "q")
     deadline = _Field(5, "d")  # 0: none
-    # Written by global rank 0 alone; on other nodes, by the agent that mirrors these four words in this order.
-    stop_at = _Field(6, "q")  # the step after which all ranks obey the order below; -1: none was given yet
+    # Written by global rank 0 alone; on other nodes by the agent, which copies these words in this order.
+    stop_at = _Field(6, "q")  # the step after which all ranks obey the order; -1: none yet
     stop_seq = _Field(7, "q")  # the latest command_seq that rank 0 has answered with an order
     stop_command = _Field(8, "q")  # what is ordered: a command, or SAVE because a checkpoint was due
-    stop_no = _Field(9, "q")  # raised with each order, after the words above: what other ranks watch
+    stop_no = _Field(9, "q")  # raised with each order, after the words above
 
 
 class Slot(_Part):

@@ -25,7 +25,7 @@ Batch = TypeVar("Batch")
 
 
 class Preempted(SystemExit):
-    """The run was asked to yield: all is saved, and the process ends with exit code 0 unless the script prevents it."""
+    """The run was asked to yield, and all is saved: let it pass, and the process ends with exit code 0."""
 
     def __init__(self) -> None:
         super().__init__(0)

@@ -36,7 +36,10 @@ class Saver:
             RuntimeError: the checkpoint does not fit what the script built.
         """
         found = self._checkpoints.newest()
+        buckets = self._training.buckets
         if found is None:
+            if buckets is not None:
+                buckets.record()
             return 0
         path = self._checkpoints.path(found.step)
         try:

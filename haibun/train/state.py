@@ -6,6 +6,7 @@ Some of it is *shared*, saved once for all ranks; the rest is each rank's *own*:
 |---|---|---|---|
 | model, optimizer | shared | shared, each rank its shards | own: nothing says that they are alike |
 | LR scheduler, sampler, ``extra`` | shared | shared | shared |
+| order of DDP's buckets | shared | - | - |
 | RNG, ``local`` | own | own | own |
 | buffers that DDP does not broadcast | own | - | - |
 """
@@ -18,6 +19,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from haibun.train import rng
+from haibun.train.buckets import BucketOrder, bucket_order
 
 if TYPE_CHECKING:
     import torch
@@ -81,6 +83,11 @@ class Training:
         return "shared" if self.world_size == 1 or self._ddp is not None else "own"
 
     @cached_property
+    def buckets(self) -> BucketOrder | None:
+        """How DDP's buckets are ordered, where that matters."""
+        return bucket_order(self._ddp, self.world_size)
+
+    @cached_property
     def gpus(self) -> list[torch.device]:
         """The GPUs that the model is on, in order."""
         devices = {p.device for p in self.model.parameters() if p.device.type == "cuda"}
@@ -91,6 +98,7 @@ class Training:
         tree: dict[str, Any] = {
             "scheduler": _state(self.scheduler),
             "sampler": _state(self.sampler),
+            "buckets": self.buckets.order if self.buckets else None,
             "extra": {name: thing.state_dict() for name, thing in self.extra.items()},
         }
         if self.layout != "own":
@@ -117,9 +125,10 @@ class Training:
 
         Raises:
             RuntimeError: the checkpoint does not fit the model, or was made by another number of workers
-                whose
-                models were each their own.
+                whose models were each their own.
         """
+        if self.buckets is not None:
+            self.buckets.restore(shared["buckets"])  # first: what hooks of the script do to weights is undone
         self._restore_model(own if self.layout == "own" else shared)
         if self.scheduler is not None and shared["scheduler"] is not None:
             self.scheduler.load_state_dict(shared["scheduler"])
