@@ -36,7 +36,7 @@ from haibun.core.events import ThroughputMeasured
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Missing = Literal["scale", "nearest", "nan"]
-MAX_DEVICES = 65_536  # a dense row is kept for each count up to the largest asked for
+MAX_DEVICES = 8_192  # answers are kept for each count up to the largest asked for; above: nan
 
 
 class Row(NamedTuple):
@@ -215,7 +215,7 @@ class ThroughputTable:
         if model is None:
             return self.unmodelled
         m, t = self._models.get(model, -1), self._types.get(device_type, -1)
-        if m < 0 or t < 0 or devices < 1:
+        if m < 0 or t < 0 or not 1 <= devices <= MAX_DEVICES:
             return math.nan
         return float(self._view(devices)[m, t, int(consolidated), devices])
 
@@ -263,19 +263,18 @@ class ThroughputTable:
         nan.
         """
         counts = np.asarray(devices, dtype=np.int64)
+        counts = np.where((counts < 0) | (counts > MAX_DEVICES), 0, counts)
         grid = self._view(int(counts.max(initial=1)))
         if not grid.size:
             shape = np.broadcast_shapes(
                 np.shape(models), np.shape(types), counts.shape, np.shape(consolidated)
             )
             return np.full(shape, np.nan)
-        rates = grid[models, types, np.asarray(consolidated, dtype=np.int64), np.maximum(counts, 0)]
+        rates = grid[models, types, np.asarray(consolidated, dtype=np.int64), counts]
         return np.where((np.asarray(models) < 0) | (np.asarray(types) < 0), np.nan, rates)
 
     def _view(self, devices: int) -> Floats:
         """The dense answers, up to date and wide enough for a count."""
-        if devices > MAX_DEVICES:
-            raise ValueError(f"{devices} devices in one gang: the table goes up to {MAX_DEVICES}")
         models, types, _, width = self._grid.shape
         widest = max(devices, self._widest)
         if widest >= width or len(self._models) > models or len(self._types) > types:

@@ -116,6 +116,8 @@ def test_many_lookups_at_once_equal_one_by_one(
 def test_unknown_codes_and_no_devices_give_nan() -> None:
     t = table()
     assert np.isnan(t.rates(np.array([-1, 0, 0]), np.array([0, -1, 0]), np.array([1, 1, 0]))).all()
+    assert np.isnan(t.rates(np.array([0, 0]), 0, np.array([10**6, -1]))).all()
+    assert math.isnan(t.rate("resnet", "v100", 10**6))
     assert np.isnan(ThroughputTable().rates(np.array([-1, -1]), -1, np.array([1, 2]))).all()
 
 
