@@ -52,7 +52,6 @@ from haibun.core.vocabulary import (
     STARTING,
     STOPPING,
     SUCCEEDED,
-    JobState,
     StopMode,
 )
 
@@ -62,8 +61,7 @@ BACKOFF_MOST = 300.0
 WAITING = (PENDING, QUEUED, RECOVERING)
 Actions = list[Action]
 
-_REQUEUE, _PAUSE, _CANCEL, _END, _RECOVER = Intent.REQUEUE, Intent.PAUSE, Intent.CANCEL, Intent.END, Intent.RECOVER
-_NONE = Intent.NONE
+_NONE, _REQUEUE, _PAUSE, _CANCEL, _END, _RECOVER = map(int, Intent)  # as ints: see vocabulary
 _CHECKPOINT, _KILL = StopMode.CHECKPOINT, StopMode.KILL
 _SUCCEEDED = Reason(Why.ENDED, ("succeeded",))
 
@@ -111,7 +109,7 @@ def _node_drained(state: State, event: NodeDrained, actions: Actions) -> None:
     state.capacity_changed()
     if event.evict:
         for row in _rows_on(state, node):
-            if state.jobs.state(row) in (STARTING, RUNNING):
+            if state.jobs.columns.state[row] in (STARTING, RUNNING):
                 _give_back(state, row, _REQUEUE, Reason(Why.NODE_DRAINED, (event.node,)), actions)
 
 
@@ -191,13 +189,13 @@ def _has_ended(state: State, job: str) -> bool:
 def _job_cancelled(state: State, event: JobCancelled, actions: Actions) -> None:
     row = _row(state, event.job)
     reason = Reason(Why.CANCELLED_BY_USER)
-    was = state.jobs.state(row)
+    was = int(state.jobs.columns.state[row])
     c = state.jobs.columns
-    if was.ended:
+    if was >= SUCCEEDED:
         return
-    if was in WAITING or (was is PAUSED and not c.held[row]):
+    if was in WAITING or (was == PAUSED and not c.held[row]):
         _end(state, row, CANCELLED, reason)
-    elif was is STOPPING:
+    elif was == STOPPING:
         c.intent[row] = _CANCEL
         state.jobs.reasons[row] = reason
         actions.append(StopAttempt(event.job, int(c.epoch[row]), _KILL))
@@ -207,7 +205,7 @@ def _job_cancelled(state: State, event: JobCancelled, actions: Actions) -> None:
 
 def _job_paused(state: State, event: JobPaused, actions: Actions) -> None:
     row = _row(state, event.job)
-    was = state.jobs.state(row)
+    was = int(state.jobs.columns.state[row])
     c = state.jobs.columns
     reason = Reason(Why.PAUSED_BY_USER)
     if was in WAITING:
@@ -215,27 +213,27 @@ def _job_paused(state: State, event: JobPaused, actions: Actions) -> None:
         c.state[row] = PAUSED
         state.jobs.reasons[row] = reason
         state.touch(row)
-    elif was is STOPPING and c.intent[row] in (_REQUEUE, _RECOVER):
+    elif was == STOPPING and c.intent[row] in (_REQUEUE, _RECOVER):
         c.intent[row] = _PAUSE
         state.jobs.reasons[row] = reason
-    elif was is RUNNING and event.hold:
+    elif was == RUNNING and event.hold:
         actions.append(HoldAttempt(event.job, int(c.epoch[row])))
-    elif was in (STARTING, RUNNING) or (was is PAUSED and c.held[row] and not event.hold):
+    elif was in (STARTING, RUNNING) or (was == PAUSED and c.held[row] and not event.hold):
         _give_back(state, row, _PAUSE, reason, actions)
 
 
 def _job_resumed(state: State, event: JobResumed, actions: Actions) -> None:
     row = _row(state, event.job)
-    was = state.jobs.state(row)
+    was = int(state.jobs.columns.state[row])
     c = state.jobs.columns
-    if was is PAUSED and c.held[row]:
+    if was == PAUSED and c.held[row]:
         actions.append(ContinueAttempt(event.job, int(c.epoch[row])))
-    elif was is PAUSED:
+    elif was == PAUSED:
         if c.blockers[row]:
             c.state[row] = PENDING
         else:
             _queue(state, row)
-    elif was is STOPPING and c.intent[row] == _PAUSE:
+    elif was == STOPPING and c.intent[row] == _PAUSE:
         c.intent[row] = _REQUEUE
 
 
@@ -263,7 +261,7 @@ def _decided(state: State, event: Decided, actions: Actions) -> None:
 
 def _evict(state: State, evict: Evict, actions: Actions) -> None:
     row = _row(state, evict.job)
-    if state.jobs.state(row) not in (STARTING, RUNNING):
+    if state.jobs.columns.state[row] not in (STARTING, RUNNING):
         raise ValueError(f"job {evict.job} is {state.jobs.state(row).name.lower()}: it cannot be evicted")
     state.jobs.columns.preemptions[row] += 1
     _give_back(state, row, _REQUEUE, evict.reason, actions)
@@ -506,7 +504,7 @@ def _leave_queue(state: State, row: int) -> None:
         c.waited[row] += state.now - c.queued_at[row]
 
 
-def _end(state: State, row: int, how: JobState, reason: Reason) -> None:
+def _end(state: State, row: int, how: int, reason: Reason) -> None:
     """The job is over, its devices given back; those that depend on it go on or are cancelled."""
     c = state.jobs.columns
     _leave_queue(state, row)
@@ -518,7 +516,7 @@ def _end(state: State, row: int, how: JobState, reason: Reason) -> None:
     for dependent in state.jobs.dependents.pop(job, ()):
         if c.state[dependent] >= SUCCEEDED:
             continue
-        if how is not SUCCEEDED:
+        if how != SUCCEEDED:
             _end(state, dependent, CANCELLED, Reason(Why.DEPENDENCY_FAILED, (job,)))
             continue
         c.blockers[dependent] -= 1
@@ -529,7 +527,7 @@ def _end(state: State, row: int, how: JobState, reason: Reason) -> None:
 def _give_back(
     state: State,
     row: int,
-    intent: Intent,
+    intent: int,
     reason: Reason,
     actions: Actions,
     mode: StopMode = _CHECKPOINT,
@@ -549,7 +547,7 @@ def _give_back(
 def _begin_stop(
     state: State,
     row: int,
-    intent: Intent,
+    intent: int,
     reason: Reason,
     mode: StopMode,
     actions: Actions,

@@ -1,0 +1,83 @@
+"""The one place that wires it all together: names to policies and placers, files to engines."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from haibun.core.demand import Rates
+from haibun.core.engine import Engine, Stages
+from haibun.core.events import Configured, NodeJoined
+from haibun.core.stages import Placer, Policy
+from haibun.core.state import State
+from haibun.core.vocabulary import Cluster
+from haibun.place.consolidated import Consolidated
+
+POLICY_GROUP = "haibun.policies"
+PLACERS: dict[str, type[Placer]] = {Consolidated.name: Consolidated}
+
+
+class UnknownPolicyError(ValueError):
+    """No policy goes by that name, or it does not take that parameter; the message lists what there is."""
+
+
+def policies() -> dict[str, EntryPoint]:
+    """Names of all installed policies, ours and third parties', sorted. Nothing is imported."""
+    found = {point.name: point for point in entry_points(group=POLICY_GROUP)}
+    return dict(sorted(found.items()))
+
+
+def make_policy(name: str, params: Mapping[str, Any] | None = None) -> Policy:
+    """The policy of that name, with parameters named as in its paper.
+
+    Raises:
+        UnknownPolicyError: there is no such policy or parameter, or the policy refuses a value.
+    """
+    point = policies().get(name)
+    if point is None:
+        raise UnknownPolicyError(f"there is no policy {name!r}; there are: {', '.join(policies())}")
+    cls = point.load()
+    known = [p for p in inspect.signature(cls).parameters if p != "self"]
+    for param in params or {}:
+        if param not in known:
+            takes = ", ".join(known) or "none"
+            raise UnknownPolicyError(f"policy {name} has no parameter {param!r}; its parameters: {takes}")
+    try:
+        policy: Policy = cls(**(params or {}))
+    except (TypeError, ValueError) as e:
+        raise UnknownPolicyError(f"policy {name}: {e}") from e
+    return policy
+
+
+def make_stages(policy: str, params: Mapping[str, Any] | None = None, placer: str = "consolidated") -> Stages:
+    """The stages of a decision, by the names of their parts.
+
+    Raises:
+        UnknownPolicyError: a name or parameter is not known.
+    """
+    if placer not in PLACERS:
+        raise UnknownPolicyError(f"there is no placer {placer!r}; there are: {', '.join(PLACERS)}")
+    return Stages(make_policy(policy, params), PLACERS[placer]())
+
+
+def make_engine(
+    cluster: Cluster,
+    policy: str = "fifo",
+    params: Mapping[str, Any] | None = None,
+    *,
+    rates: Rates | None = None,
+    placer: str = "consolidated",
+    at: float = 0.0,
+) -> Engine:
+    """An engine over a cluster that is there from time ``at`` on; for the twin and for tests.
+
+    Raises:
+        UnknownPolicyError: a name or parameter is not known.
+    """
+    engine = Engine(State(rates), make_stages(policy, params, placer))
+    engine.apply(Configured(at, policy, dict(params or {}), placer))
+    for node in cluster.nodes:
+        engine.apply(NodeJoined(at, node))
+    return engine
