@@ -57,12 +57,14 @@ class BucketOrder:
 
     def _step_on_zeros(self, order: list[int]) -> None:
         """Let gradients become ready in ``order``, and leave none. Touches no weight and no random number."""
-        modules, module = self._ddp._modules, self._ddp.module
+        ddp = self._ddp
+        modules, module, synchronise = ddp._modules, ddp.module, ddp.require_forward_param_sync
+        ddp.require_forward_param_sync = False  # there are no buffers to send
         modules["module"] = _zeros([self._parameters[n] for n in order])
         try:
-            self._ddp.forward().backward()
+            ddp.forward().backward()
         finally:
-            modules["module"] = module
+            modules["module"], ddp.require_forward_param_sync = module, synchronise
         for parameter in self._parameters:
             parameter.grad = None
 

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from haibun.train.saver import Saver
 
 HOLD_POLL = 0.002  # seconds between looks at the board while held; costs 0.2 % of a core
-METRICS_EVERY = (
-    0.5  # seconds; the agent's beat. More often would cost a wait for the GPU, and nobody would see it
-)
+METRICS_EVERY = 0.5  # seconds, the agent's beat; to read a tensor makes the host wait for the GPU
 
 Batch = TypeVar("Batch")
 
