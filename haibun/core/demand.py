@@ -141,8 +141,11 @@ def _types(shape: Shape, model: str | None, fleet: Fleet, rates: Rates) -> list[
     rated = []
     for name in names:
         code = fleet.types.get(name)
-        if code is not None:
-            rated.append((rates.rate(model, name, shape.devices, True), code))
+        if code is None:
+            continue
+        rate = rates.rate(model, name, shape.devices, True)
+        if rate != 0.0:  # a rate of 0 says that the model does not run on that type
+            rated.append((rate, code))
     rate_known: Callable[[tuple[float, int]], tuple[bool, float]] = lambda r: (  # noqa: E731
         math.isnan(r[0]),
         0.0 if math.isnan(r[0]) else -r[0],
