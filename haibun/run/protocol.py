@@ -64,6 +64,21 @@ class Message(Struct, frozen=True, tag_field="msg"):
     pass
 
 
+class Order(Message, frozen=True, tag="order"):
+    """What rank 0 wrote on the board of its node for all ranks to obey (``train/agreement.py``).
+
+    A gang on several nodes has several boards: the agent of node rank 0 sends this with its status when it changes,
+    the controller passes it to the agents of the other nodes, and they write it onto their boards.
+    """
+
+    job: JobId
+    epoch: int
+    number: int
+    command: int
+    at: int
+    seq: int
+
+
 class AttemptStatus(Struct, frozen=True):
     """Where an attempt stands on one node. ``state``: starting, running, held, stopping."""
 
@@ -78,6 +93,8 @@ class AttemptStatus(Struct, frozen=True):
     devices: tuple[int, ...] = ()
     pids: tuple[int, ...] = ()
     first_step_after: float | None = None  # seconds from the Start command to the end of the first step
+    stragglers: tuple[int, ...] = ()  # ranks here whose steps take much longer than the others'
+    order: Order | None = None  # gangs on several nodes: the last word of rank 0, where it is
 
 
 class Hello(Message, frozen=True, tag="hello"):
@@ -143,7 +160,7 @@ class Shutdown(Message, frozen=True, tag="shutdown"):
 
 
 FromAgent = Hello | Report | Beat
-ToAgent = Welcome | Refused | Ack | Start | Stop | Hold | Continue | Shutdown
+ToAgent = Welcome | Refused | Ack | Start | Stop | Hold | Continue | Order | Shutdown
 
 _encoder = msgspec.msgpack.Encoder()
 _from_agent: msgspec.msgpack.Decoder[FromAgent] = msgspec.msgpack.Decoder(FromAgent)
