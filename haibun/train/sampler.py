@@ -29,7 +29,7 @@ class Sampler:
         rank, world_size: taken from torch.distributed, else from the environment, unless given.
 
     Raises:
-        ValueError: the data set does not fill a single step.
+        ValueError: the data set does not fill a single step, or an argument makes no sense.
     """
 
     def __init__(
@@ -52,6 +52,8 @@ class Sampler:
         self._ended = -1  # the last epoch that was drawn to its end, perhaps ahead of the steps
         if per_step < 1:
             raise ValueError(f"per_step must be at least 1, not {per_step}")
+        if seed < 0:
+            raise ValueError(f"seed must not be negative, but is {seed}")
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"rank {self.rank} is not among {self.world_size} workers")
         if self.length < self._stride:

@@ -46,7 +46,7 @@ class Saver:
             self._put_back(found.step, found.world_size)
         except (RuntimeError, ValueError, KeyError, TypeError) as error:
             raise RuntimeError(
-                f"checkpoint {path} does not fit what this script built: {error}. "
+                f"checkpoint {path} does not fit what this script built: {str(error).rstrip('. ')}. "
                 f"If the change was meant, start the job with another folder of checkpoints"
             ) from error
         if self._rank == 0:

@@ -1,6 +1,6 @@
 """A stand-in for the node agent: makes the board, sets the environment, starts the workers, posts commands.
 
-Workers are forked from a process that has imported torch, as by Haibun's warm pool: a start takes 0.1 s instead of 3.
+Workers are forked from a process that has imported torch, as Haibun's warm pool does: a start takes 0.1 s.
 """
 
 from __future__ import annotations

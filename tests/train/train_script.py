@@ -1,4 +1,4 @@
-"""A training with everything in it that could come back wrong: dropout, batch norm, momentum, schedule, shuffling, prefetch.
+"""A training with everything that could come back wrong: dropout, batch norm, schedule, shuffling, prefetch.
 
 Usage: train_script.py OUT STEPS [sharded|plain|workers]...
 """
@@ -68,7 +68,9 @@ def main() -> None:
         if hasattr(value, "full_tensor"):
             value = value.full_tensor()
         digest.update(name.encode() + value.numpy().tobytes())
-    out.with_suffix(f".{rank}").write_text(f"{digest.hexdigest()} {torch.rand(1).item()} {sampler.state_dict()}")
+    out.with_suffix(f".{rank}").write_text(
+        f"{digest.hexdigest()} {torch.rand(1).item()} {sampler.state_dict()}"
+    )
 
 
 if __name__ == "__main__":
