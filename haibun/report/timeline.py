@@ -78,12 +78,13 @@ def devices(run: Run, window: Window) -> str:
         lambda v: write(v - zero) if v > zero else "0",
     )
     shown = [b for b in _bars(run, window) if b.end > window.start and b.span.start < window.end]
-    colours = {job: i % svg.SLOTS for i, job in enumerate(dict.fromkeys(b.span.job for b in shown))}
+    # By place in the list of jobs, which is the same in all runs of a page.
+    colours = {job: i % svg.SLOTS for i, job in enumerate(run.jobs.ids)}
     names = dict(zip(run.jobs.ids, run.jobs.names, strict=True))
     parts = [*axes(x, None, height), *_names(window.nodes, tops, row_height)]
     for bar in shown:
         parts += _bar(
-            bar, x, tops, row_height, colours[bar.span.job], names.get(bar.span.job) or bar.span.job
+            bar, x, tops, row_height, colours.get(bar.span.job, 0), names.get(bar.span.job) or bar.span.job
         )
     rows = sum(len(n.devices) for n in window.nodes)
     summary = f"{run.label}: which job held which of {rows} devices; {len(shown)} bars"

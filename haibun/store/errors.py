@@ -15,7 +15,7 @@ class StoreError(Exception):
 
 
 class StoreUnreachableError(StoreError):
-    """The database does not answer. Nothing is lost: the same call may be made again later."""
+    """The database does not answer, or not now. Nothing is lost: make the same call again later."""
 
 
 class StoreFullError(StoreError):
@@ -23,7 +23,7 @@ class StoreFullError(StoreError):
 
 
 class StoreInUseError(StoreError):
-    """Someone else holds the journal, or the lock of the database."""
+    """Someone else holds the journal."""
 
 
 class StoreDamagedError(StoreError):
@@ -39,6 +39,9 @@ _POSTGRES_FULL = ("53100", "53200")  # disk_full, out_of_memory
 _POSTGRES_DAMAGED = ("XX001", "XX002")  # data_corrupted, index_corrupted
 _POSTGRES_DENIED = ("28000", "28P01", "42501")  # authorization, password, privilege
 
+# While connecting, psycopg has no SQLSTATE to tell.
+_POSTGRES_DENIED_AT_CONNECT = ("authentication failed", "no pg_hba.conf entry", 'role "')
+
 
 def explain(error: Exception, where: str) -> StoreError:
     """Turn what SQLAlchemy or a driver raised into a StoreError about the database ``where``."""
@@ -53,7 +56,7 @@ def explain(error: Exception, where: str) -> StoreError:
         )
     if state in _POSTGRES_DAMAGED:
         return StoreDamagedError(f"{where}: the server reports damaged data ({text}); restore a backup")
-    if state in _POSTGRES_DENIED or "password authentication failed" in text:
+    if state in _POSTGRES_DENIED or any(words in text for words in _POSTGRES_DENIED_AT_CONNECT):
         return StoreError(f"{where}: the server refuses this user ({text}); check name, password and rights")
     if state == "3D000" or ("database" in text and "does not exist" in text):
         return StoreError(f"{where}: {text}; create the database first (createdb)")
@@ -71,7 +74,8 @@ def is_lost(error: Exception) -> bool:
         return False
     state = getattr(cause, "sqlstate", None) or ""
     # 08: connection exception; 57P01-57P03: shutdown, crash, starting up; none at all: no server was reached.
-    return state.startswith(("08", "57P0")) or (not state and type(cause).__name__ == "OperationalError")
+    operational = any(t.__name__ == "OperationalError" for t in type(cause).__mro__)
+    return state.startswith(("08", "57P0")) or (operational and not state)
 
 
 def _explain_sqlite(text: str, where: str) -> StoreError:
@@ -88,8 +92,9 @@ def _explain_sqlite(text: str, where: str) -> StoreError:
             f"write there"
         )
     if "locked" in text:
-        return StoreInUseError(
-            f"{where}: another program holds the database's write lock; end it (a sqlite3 shell, maybe?)"
+        return StoreUnreachableError(
+            f"{where}: another program holds the database's write lock (a sqlite3 shell, maybe?); end it. "
+            f"Nothing was lost"
         )
     if "disk I/O error" in text:
         return StoreError(f"{where}: the disk fails ({text}); see the kernel's log")

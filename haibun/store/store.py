@@ -47,7 +47,7 @@ class Loaded(NamedTuple):
 
 
 class Store:
-    """Open with ``Store.open``. To be used by one thread at a time, of whichever name.
+    """Open with ``Store.open``. One thread at a time may write; any thread may read meanwhile.
 
     All methods raise ``StoreError``s: ``StoreUnreachableError`` (the database does not answer; call again
     later), ``StoreFullError`` (call again when there is space), ``StoreDamagedError``, ``StoreInUseError``,
@@ -148,15 +148,16 @@ class Store:
         jobs: list[JobRow],
         attempts: list[AttemptRow],
     ) -> None:
-        new = records[self._settle(records) :]
-        self._unsure = new
+        new = records[self._settle(records) :] if records else []
+        self._unsure = new or self._unsure
         with self._writing() as connection:
             journal.insert(connection, self._last, new)
             tables.write_specs(connection, specs)
             tables.write_jobs(connection, jobs)
             tables.write_attempts(connection, attempts)
-        self._unsure = None
-        self._last += len(new)
+        if new:
+            self._unsure = None
+            self._last += len(new)
 
     def _settle(self, records: list[journal.Record]) -> int:
         """After an append that failed: how many of these records it did write."""
@@ -177,13 +178,11 @@ class Store:
 
     def record_jobs(self, rows: Iterable[JobRow]) -> None:
         """Insert or replace rows of the jobs table."""
-        with self._writing() as connection:
-            tables.write_jobs(connection, rows)
+        self.append((), jobs=rows)
 
     def record_attempts(self, rows: Iterable[AttemptRow]) -> None:
         """Insert or replace rows of the attempts table."""
-        with self._writing() as connection:
-            tables.write_attempts(connection, rows)
+        self.append((), attempts=rows)
 
     def snapshot(self, seq: int, blob: bytes) -> None:
         """Keep the State as it is after event ``seq``; all but the last two snapshots are dropped."""

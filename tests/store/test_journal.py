@@ -158,6 +158,19 @@ def test_a_transaction_is_written_whole_or_not_at_all(store: Store, monkeypatch:
         assert (len(content(store)), store.spec("a"), store.jobs()) == (1, "{}", [row])
 
 
+def test_rows_can_be_written_while_an_append_is_open_to_doubt(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = JobRow("a", "n", "t", 0, 1, "queued", 1.0)
+    with Store.open(sqlite_url) as store:
+        Saboteur(store, monkeypatch).fail = "after"
+        with pytest.raises(StoreError):
+            store.append(ticks(1))
+        store.record_jobs([row])
+        assert store.append(ticks(1, 2)) == 2
+        assert (len(content(store)), store.jobs()) == (2, [row])
+
+
 def test_a_missing_event_is_noticed(store: Store) -> None:
     store.append(ticks(1, 2, 3))
     with store._writing() as connection:

@@ -64,6 +64,12 @@ def test_a_database_that_does_not_exist_is_said_to_be_missing(postgres: Server) 
 
 
 @pytest.mark.live
+def test_an_unknown_user_is_told_so(postgres: Server) -> None:
+    with pytest.raises(StoreError, match="refuses this user"):
+        Store.open(f"postgresql://stranger@/postgres?host={postgres.folder}")
+
+
+@pytest.mark.live
 def test_a_user_without_rights_is_told_so(postgres: Server) -> None:
     url = postgres.url("not_mine", user="guest")
     postgres.sql("CREATE USER guest")
@@ -77,6 +83,17 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreDamagedError, match="not a sound SQLite database"):
         Store.open(f"sqlite:///{path}")
     assert path.read_bytes() == b"my thesis " * 1000
+
+
+def test_a_file_damaged_in_the_middle_is_said_to_be(tmp_path: Path) -> None:
+    path = tmp_path / "j.db"
+    with Store.open(f"sqlite:///{path}") as store:
+        store.append([Tick(at=float(i)) for i in range(10_000)])
+    with path.open("r+b") as file:
+        file.seek(100_000)
+        file.write(b"\xff" * 50_000)
+    with Store.open(f"sqlite:///{path}") as store, pytest.raises(StoreDamagedError, match="restore a backup"):
+        list(store.events())
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +39,20 @@ def test_a_database_at_its_limit_loses_nothing(sqlite_url: str) -> None:
     with Store.open(sqlite_url) as store:
         limit(40)
         holds_out(store, lambda: limit(1 << 30))
+
+
+def test_a_write_lock_held_by_a_shell_is_waited_out_by_the_caller(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("haibun.store.database.BUSY_TIMEOUT_S", 0)
+    with Store.open(sqlite_url) as store:
+        shell = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+        shell.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnreachableError, match="sqlite3 shell"):
+            store.append(MANY[:2])
+        shell.execute("ROLLBACK")
+        shell.close()
+        assert store.append(MANY[:2]) == 2
 
 
 @pytest.fixture

@@ -98,4 +98,4 @@ def test_other_threads_may_read_while_one_writes(store: Store) -> None:
     for thread in threads:
         thread.join()
     assert len(seen) == 60
-    assert sorted(set(seen)) == list(range(min(seen), max(seen) + 1)) or max(seen) <= 20
+    assert set(seen) <= set(range(1, 21))
