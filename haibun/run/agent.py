@@ -23,7 +23,7 @@ from haibun.run.attempt import Attempt, Host
 from haibun.run.clock import Clock, RealClock
 from haibun.run.devices import Inventory, NvmlProbe, discover
 from haibun.run.ending import EndEvent
-from haibun.run.isolation import Cages, detect
+from haibun.run.isolation import Cages, OpenCages, detect
 from haibun.run.link import Link, RefusedError
 from haibun.run.processes import Reaper, marked, parents
 from haibun.run.protocol import (
@@ -275,6 +275,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     p.add_argument("--virtual-devices", type=int, metavar="N", help="cut the CPUs into N devices")
     p.add_argument("--site", default="default", help="data centre of this node")
     p.add_argument("--no-warm", action="store_true", help="start every worker cold")
+    p.add_argument("--no-cgroups", action="store_true", help="bind workers by CPU affinity alone")
     return p.parse_args(argv)
 
 
@@ -288,7 +289,7 @@ async def serve(options: argparse.Namespace) -> int:
     try:
         mask = os.environ.get("CUDA_VISIBLE_DEVICES")
         inventory = discover(options.node, virtual=options.virtual_devices, site=options.site, mask=mask)
-        cages = detect(held.agent)
+        cages = OpenCages("--no-cgroups") if options.no_cgroups else detect(held.agent)
         for note in cages.notes:
             say(note)
         if swept := tenure.sweep(held, cages):

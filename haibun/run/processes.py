@@ -135,7 +135,7 @@ class Zygote:
         self._reaper.pending += 1
         try:
             child = subprocess.Popen(
-                argv + ["--torch"] * self.warm,
+                [*argv, "--torch", " " * 400] if self.warm else argv,  # room for the workers' command lines
                 env=self.env,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,

@@ -36,6 +36,7 @@ import types
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
 MAX_FDS = 4
 # torch and what it imports late: torch._dynamo alone takes two seconds when an optimizer is first made.
 WARM = (
@@ -168,26 +169,45 @@ def become_interpreter(wanted: dict[str, Any]) -> dict[str, Any]:
             "torch"
         ].default_generator.seed()  # torch begins with a seed by chance: not with the zygote's
     unbuffered = wanted["unbuffered"] or bool(os.environ.get("PYTHONUNBUFFERED"))
-    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # type: ignore[misc]  # noqa: SIM115
-    sys.stdout = sys.__stdout__ = _stream(1, "strict", unbuffered)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _stream(2, "backslashreplace", unbuffered, line=True)  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = _stream(0, "<stdin>", "r", False)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(1, "<stdout>", "w", unbuffered)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(2, "<stderr>", "w", unbuffered)  # type: ignore[misc]
     arguments = wanted["arguments"]
     first = os.getcwd() if wanted["module"] else os.path.dirname(os.path.realpath(arguments[0]))
     sys.path[:0] = [first, *wanted["python_path"]]
     sys.argv = ["-m", *arguments[1:]] if wanted["module"] else list(arguments)
     sys.orig_argv = list(wanted["argv"])
+    rename(sys.orig_argv)
     main = types.ModuleType("__main__")
     names = vars(main)
-    names["__builtins__"] = sys.modules["builtins"]
+    names.update(__builtins__=sys.modules["builtins"], __annotations__={})
     sys.modules["__main__"] = main
     return names
 
 
-def _stream(fd: int, errors: str, unbuffered: bool, line: bool = False) -> io.TextIOWrapper:
-    if unbuffered:
-        raw = io.FileIO(fd, "w", closefd=False)
-        return io.TextIOWrapper(raw, errors=errors, write_through=True, line_buffering=line)
-    return open(fd, "w", errors=errors, buffering=1 if line else -1, closefd=False)
+def _stream(fd: int, name: str, mode: str, unbuffered: bool) -> io.TextIOWrapper:
+    """A standard stream as the interpreter makes it (``create_stdio`` in pylifecycle.c)."""
+    raw: Any = io.FileIO(fd, mode, closefd=False)
+    raw.name = name
+    buffer = raw if unbuffered else io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
+    like: Any = sys.__stdin__  # encoding and errors follow from the locale, which is that of the zygote
+    errors = "backslashreplace" if fd == 2 else like.errors
+    line = not unbuffered and (fd == 2 or os.isatty(fd))
+    stream: Any = io.TextIOWrapper(
+        buffer, like.encoding, errors, line_buffering=line, write_through=unbuffered
+    )
+    stream.mode = mode
+    return stream  # type: ignore[no-any-return]
+
+
+def rename(argv: list[str]) -> None:
+    """Make ``ps`` show the worker's command, not the zygote's, as far as the room of the latter goes."""
+    with open("/proc/self/stat", "rb") as f:
+        fields = f.read().rpartition(b")")[2].split()
+    begin, end = int(fields[45]), int(fields[46])
+    text = "\0".join(argv).encode(errors="replace")[: end - begin - 1]
+    ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
+    _libc.prctl(PR_SET_NAME, os.path.basename(argv[0]).encode()[:15], 0, 0, 0)
 
 
 def run(wanted: dict[str, Any], status: int, ours: frozenset[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -14,8 +15,9 @@ from typing import Any, TypeVar
 
 import msgspec
 from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
 
-from haibun.core.events import AnyEvent
+from haibun.core.events import AnyEvent, AttemptFailed, AttemptStopped, AttemptSucceeded
 from haibun.core.vocabulary import StopMode
 from haibun.run.protocol import (
     Ack,
@@ -83,6 +85,10 @@ class Controller:
         have = tuple((a.job, a.epoch) for a in hello.attempts)
         await socket.send(pack(Welcome(have if self.keep is None else self.keep, beat_every=0.2)))
         self.socket = socket
+        with contextlib.suppress(ConnectionClosed):
+            await self._listen(socket)
+
+    async def _listen(self, socket: ServerConnection) -> None:
         async for frame in socket:
             message = from_agent(msgspec.convert(frame, bytes))
             if isinstance(message, Report):
@@ -109,6 +115,18 @@ class Controller:
             return await until(look, f"{kind.__name__} of {job}", within)
         except AssertionError as e:
             raise AssertionError(f"{e}; so far: {self.events(job)}") from None
+
+    async def end(self, job: str, within: float = 20.0) -> AttemptStopped | AttemptSucceeded | AttemptFailed:
+        """How a job ended."""
+        kinds = AttemptStopped | AttemptSucceeded | AttemptFailed
+        return await until(
+            lambda: next((e for e in self.events(job) if isinstance(e, kinds)), None), f"{job} ends", within
+        )
+
+    async def next_beat(self) -> None:
+        """Wait for the agent's next beat."""
+        beats = len(self.beats)
+        await until(lambda: len(self.beats) > beats, "a beat")
 
     def status(self, job: str) -> AttemptStatus | None:
         """The latest status of a job."""
