@@ -9,6 +9,8 @@ before is on the board. Hence an order for one step later is seen by all in time
 - One worker: there is nobody to wait for; an order is for the step just done.
 - On a GPU the host runs ahead of its device, so that a boundary says that a step was *queued*. ``pace.py``
   bounds that to one step, and the margin grows by it.
+- Workers that share nothing within a step (a plain module in each) drift apart. The order is then for a step
+  beyond the one that the furthest of them can reach in LOOSE_SECONDS.
 - On several nodes the agents carry the order from board to board, which takes them MIRROR_SECONDS at most.
 
 A rank may miss an order that the next one replaced. That is harmless: to save and to yield take all ranks,
@@ -20,13 +22,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from haibun.train.board import Command, Header
 
-MIRROR_SECONDS = (
-    2.0  # agent reads, controller passes on, agent writes: two beats of 0.5 s, and as much again in reserve
-)
+LOOSE_SECONDS = 0.02  # from reading how far the ranks are to writing the order; the leader may lose its core
+MIRROR_SECONDS = 2.0  # agent to controller to agent: two beats of 0.5 s, and as much again in reserve
 RETRY_SECONDS = 1.0  # after a yield that could not be saved; long enough for the disk to be cleared a little
 
 
@@ -45,16 +47,25 @@ class Agreement:
         header: the board's header.
         leader: whether this is global rank 0.
         margin: steps between the leader's boundary and the one at which all obey.
-        mirrored: whether some ranks see the board of another node.
+        slack: seconds that an order may take to be seen by all, on top of that; 0 for ranks in lockstep.
+        furthest: gives the step of the rank furthest ahead, where ranks are not in lockstep.
         total: steps of the run, None if unknown. No order is given for a step beyond it: such a run ends
             sooner by itself.
     """
 
     def __init__(
-        self, header: Header, *, leader: bool, margin: int, mirrored: bool = False, total: int | None = None
+        self,
+        header: Header,
+        *,
+        leader: bool,
+        margin: int,
+        slack: float = 0.0,
+        total: int | None = None,
+        furthest: Callable[[], int] | None = None,
     ) -> None:
         self.save_due = math.inf  # leader: CLOCK_MONOTONIC seconds at which the next checkpoint is to be made
-        self._header, self._leader, self._margin, self._mirrored = header, leader, margin, mirrored
+        self._header, self._leader, self._margin = header, leader, margin
+        self._slack, self._furthest = slack, furthest
         self._last = math.inf if total is None else total
         self._order: Order | None = None
         self._no = 0
@@ -66,15 +77,7 @@ class Agreement:
     def poll(self, done: int, now: float) -> Order | None:
         """At the boundary after step ``done``: the order to obey here, if there is one."""
         if self._leader:
-            if self._mirrored:
-                self._time_step(now)
-            if self._order is None and not (
-                self._mirrored and self._fastest == math.inf
-            ):  # no step timed yet
-                if self._header.command_seq != self._answered and now >= self._retry_at:
-                    self._answer(done + self._steps_ahead())
-                elif now >= self.save_due:
-                    self._issue(Command.SAVE, done + self._steps_ahead(), self._answered)
+            self._lead(done, now)
         elif self._header.stop_no != self._no:
             self._order = self._read(done)
         if self._order is None or done < self._order.at:
@@ -101,6 +104,18 @@ class Agreement:
         """The last command could not be carried out: answer it anew after RETRY_SECONDS."""
         self._answered, self._retry_at = -1, now + RETRY_SECONDS
 
+    def _lead(self, done: int, now: float) -> None:
+        if self._slack:
+            self._time_step(now)
+            if self._fastest == math.inf:
+                return  # no step was timed yet
+        if self._order is not None:
+            return
+        if self._header.command_seq != self._answered and now >= self._retry_at:
+            self._answer(self._in_time(done))
+        elif now >= self.save_due:
+            self._issue(Command.SAVE, self._in_time(done), self._answered)
+
     def _answer(self, at: int) -> None:
         seq = self._header.command_seq
         self._issue(Command(self._header.command), at, seq)
@@ -124,10 +139,11 @@ class Agreement:
             time.sleep(0.001)
         return Order(Command(h.stop_command), h.stop_at, h.stop_seq)
 
-    def _steps_ahead(self) -> int:
-        if not self._mirrored:
-            return self._margin
-        return self._margin + math.ceil(MIRROR_SECONDS / self._fastest)
+    def _in_time(self, done: int) -> int:
+        """The first step after which all ranks will have seen an order that is written now."""
+        if self._furthest is not None:
+            done = max(done, self._furthest())
+        return done + self._margin + math.ceil(self._slack / self._fastest)
 
     def _time_step(self, now: float) -> None:
         """Keep the fastest recent step; the mean would grow by a save or a hold, and the margin shrink."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from haibun.train import env
-from haibun.train.agreement import Agreement
+from haibun.train import env, pace
+from haibun.train.agreement import LOOSE_SECONDS, MIRROR_SECONDS, Agreement
 from haibun.train.board import Board, Phase, Slot
 from haibun.train.loop import AttachedRun, Run
 from haibun.train.notes import say
@@ -16,7 +16,7 @@ from haibun.train.notes import say
 if TYPE_CHECKING:
     import torch
 
-    from haibun.train.state import Stateful
+    from haibun.train.state import Stateful, Training
 
 
 def attach(
@@ -86,15 +86,14 @@ def attach(
     group = Group(place.rank, place.world_size)
     saver = Saver(training, Checkpoints(place.checkpoints, place.epoch, group))
     slot.restored = slot.step = slot.durable = saver.restore()
-    pace = _pace(training, place)
     return AttachedRun(
         sampler,
         total_steps,
         header=board.header,
         slot=slot,
-        agreement=_agreement(board, place, total_steps, host_ahead=pace is not None),
+        agreement=_agreement(board, place, training, total_steps),
         saver=saver,
-        pace=pace,
+        pace=_pace(training, place),
         save_every=place.checkpoint_every,
         save_steps=checkpoint_steps,
     )
@@ -135,22 +134,23 @@ def _announce(slot: Slot, total_steps: int | None) -> None:
 
 
 def _agreement(
-    board: Board, place: env.Environment, total_steps: int | None, *, host_ahead: bool
+    board: Board, place: env.Environment, training: Training, total_steps: int | None
 ) -> Agreement:
-    from haibun.train.pace import RUN_AHEAD
-
-    margin = 0 if place.world_size == 1 else 1 + (RUN_AHEAD if host_ahead else 0)
+    if place.world_size == 1:
+        return Agreement(board.header, leader=True, margin=0, total=total_steps)
+    loose = training.layout == "own"
     return Agreement(
-        board.header, leader=place.leader, margin=margin, mirrored=not place.one_node, total=total_steps
+        board.header,
+        leader=place.leader,
+        margin=1 + (pace.RUN_AHEAD if training.gpus or loose else 0),
+        slack=MIRROR_SECONDS if not place.one_node else LOOSE_SECONDS if loose else 0.0,
+        total=total_steps,
+        furthest=(lambda: max(slot.step for slot in board.slots)) if loose else None,
     )
 
 
-def _pace(training: Any, place: env.Environment) -> Any:
-    if place.world_size == 1 or not training.gpus:
-        return None
-    from haibun.train.pace import Pace
-
-    return Pace(training.gpus[0])
+def _pace(training: Training, place: env.Environment) -> pace.Pace | None:
+    return pace.Pace(training.gpus[0]) if place.world_size > 1 and training.gpus else None
 
 
 def _alive(pid: int) -> bool:

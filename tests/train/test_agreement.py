@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from haibun.train.agreement import MIRROR_SECONDS, Agreement, Order
+from haibun.train.agreement import LOOSE_SECONDS, MIRROR_SECONDS, Agreement, Order
 from haibun.train.board import SLOT_BYTES, Board, Command, Header
 
 COMMANDS = [Command.YIELD, Command.HOLD, Command.SAVE, Command.RUN]
@@ -136,20 +136,31 @@ def test_a_follower_that_missed_the_word_to_go_on_follows_the_leader() -> None:
 
 def test_orders_that_agents_carry_to_other_nodes_leave_them_the_time() -> None:
     header = blank_header()
-    view = Agreement(header, leader=True, margin=1, mirrored=True)
+    view = Agreement(header, leader=True, margin=1, slack=MIRROR_SECONDS)
     step_seconds = 0.01
     ask(header, Command.YIELD)
     assert view.poll(1, step_seconds) is None
     assert header.stop_no == 0  # how long a step takes is not known yet
     assert view.poll(2, 2 * step_seconds) is None
     assert (header.stop_at - 2) * step_seconds >= MIRROR_SECONDS
-    slow = Agreement(blank_header(), leader=True, margin=1, mirrored=True)
+    slow = Agreement(blank_header(), leader=True, margin=1, slack=MIRROR_SECONDS)
     slow.poll(1, 10.0)
     slow.poll(2, 500.0)  # a pause in between does not shorten the margin
     slow.poll(3, 500.0 + step_seconds)
     slow.save_due = 0.0
     slow.poll(4, 1000.0)
     assert (slow._header.stop_at - 4) * step_seconds >= MIRROR_SECONDS * 0.9
+
+
+def test_ranks_that_share_nothing_in_a_step_stop_where_the_furthest_of_them_can() -> None:
+    header = blank_header()
+    ahead = [0]
+    view = Agreement(header, leader=True, margin=2, slack=LOOSE_SECONDS, furthest=lambda: ahead[0])
+    view.poll(1, 0.0)
+    ahead[0] = 30
+    ask(header, Command.YIELD)
+    view.poll(2, 0.01)
+    assert header.stop_at >= 30 + 2 + LOOSE_SECONDS / 0.01
 
 
 def test_a_checkpoint_that_is_due_waits_for_a_command_in_hand() -> None:

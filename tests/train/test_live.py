@@ -11,6 +11,8 @@ from train_agent import Attempt, Workers
 
 from haibun.train.board import Command, Phase
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scripts"
+
 pytestmark = pytest.mark.live
 
 
@@ -117,3 +119,33 @@ def test_checkpoints_are_made_when_due_by_all_ranks_and_metrics_are_shown(
     attempt.ask(Command.YIELD)
     newest = tmp_path / "checkpoints" / f"step-{attempt.slots[0].durable:08d}"
     assert json.loads((newest / "manifest.json").read_text())["world_size"] == 2
+
+
+def test_a_full_disk_under_one_rank_costs_the_gang_a_checkpoint_and_not_its_training(
+    tmp_path: Path, started: list[Workers]
+) -> None:
+    attempt = Attempt(
+        tmp_path, 1, 2, [str(tmp_path / "out"), "30"], SAVE_STEPS="20", FULL_DISK_ON="1"
+    )  # fmt: skip
+    started.append(attempt)
+    assert attempt.wait() == [0, 0]
+    assert [(s.step, s.durable, s.phase) for s in attempt.slots] == [(30, 0, Phase.FINISHED)] * 2
+    assert attempt.log.read_text().count("No space left on device. Training goes on") == 2  # steps 20 and 30
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == ["fence"]
+
+
+@pytest.mark.parametrize(
+    ("name", "world"), [("gpt_bytes", 1), ("cnn_synthetic", 1), ("ddp_mlp", 2), ("plain", 2)]
+)
+def test_the_examples_run_under_haibun_and_write_their_weights(
+    tmp_path: Path, started: list[Workers], name: str, world: int
+) -> None:
+    out = tmp_path / "weights.pt"
+    script = EXAMPLES / f"{name}.py"
+    attempt = Attempt(tmp_path, 1, world, ["--steps", "3", "--out", str(out)], script=script)
+    started.append(attempt)
+    assert attempt.wait() == [0] * world, attempt.log.read_text()
+    assert "step 3/3" in attempt.log.read_text()
+    assert out.stat().st_size > 10_000
+    expected = (0, 0) if name == "plain" else (3, 3)
+    assert [(s.step, s.durable) for s in attempt.slots] == [expected] * world

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import Place
 from torch import nn
+from train_place import Place
 
 import haibun.train
 from haibun.train.board import METRICS_BYTES, Command, Phase

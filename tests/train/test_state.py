@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Place
 from torch import nn
+from train_place import Place
 
 import haibun.train
 from haibun.train.state import Training

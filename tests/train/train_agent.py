@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import runpy
 import socket
 import sys
 import time
@@ -15,10 +16,11 @@ from pathlib import Path
 
 from haibun.train.board import Board, Command, Phase, Slot
 
+SCRIPT = Path(__file__).with_name("train_script.py")
 PATIENCE = 60.0  # seconds; only ever used up by a failure
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch._dynamo", "haibun.train.saver", "train_script"])
+_context.set_forkserver_preload(["torch", "torch._dynamo", "haibun.train.saver", "torch.distributed.fsdp"])
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -30,24 +32,24 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.0005)
 
 
-def work(environ: dict[str, str], arguments: list[str], log: Path) -> None:
-    """In the worker: become ``train_script.py`` in that environment."""
+def work(environ: dict[str, str], script: Path, arguments: list[str], log: Path) -> None:
+    """In the worker: become a script in that environment."""
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     for name in [n for n in os.environ if n.startswith("HAIBUN_")]:
         del os.environ[name]
     os.environ.update(environ)
-    sys.argv = ["train_script.py", *arguments]
-    import train_script
-
-    train_script.main()
+    sys.argv = [str(script), *arguments]
+    runpy.run_path(str(script), run_name="__main__")
 
 
 class Workers:
     """A gang of processes on this host, as torchrun would start them."""
 
-    def __init__(self, log: Path, world: int, arguments: list[str], **environ: str) -> None:
+    def __init__(
+        self, log: Path, world: int, arguments: list[str], *, script: Path = SCRIPT, **environ: str
+    ) -> None:
         self.log = log
         self.processes = []
         port = _free_port()
@@ -61,7 +63,7 @@ class Workers:
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(port),
             }
-            process = _context.Process(target=work, args=(places | environ, arguments, log))
+            process = _context.Process(target=work, args=(places | environ, script, arguments, log))
             process.start()
             self.processes.append(process)
 
@@ -82,7 +84,16 @@ class Workers:
 class Attempt(Workers):
     """One life of a gang under Haibun."""
 
-    def __init__(self, folder: Path, epoch: int, world: int, arguments: list[str], **environ: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        epoch: int,
+        world: int,
+        arguments: list[str],
+        *,
+        script: Path = SCRIPT,
+        **environ: str,
+    ) -> None:
         self.board = Board.create(folder / f"board.{epoch}", world, epoch)
         haibun = {
             "HAIBUN_BOARD": str(self.board.path),
@@ -91,7 +102,7 @@ class Attempt(Workers):
             "HAIBUN_CHECKPOINTS": str(folder / "checkpoints"),
             "HAIBUN_CHECKPOINT_EVERY": "0",
         }
-        super().__init__(folder / f"log.{epoch}", world, arguments, **(haibun | environ))
+        super().__init__(folder / f"log.{epoch}", world, arguments, script=script, **(haibun | environ))
 
     @property
     def slots(self) -> list[Slot]:

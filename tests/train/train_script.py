@@ -5,6 +5,7 @@ Usage: train_script.py OUT STEPS [sharded|plain|workers]...
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import random
@@ -36,6 +37,16 @@ def build(kinds: list[str]) -> nn.Module:
     return model
 
 
+def fill_the_disk() -> None:
+    """From now on, no file of this rank's checkpoints can be written."""
+    import haibun.train.checkpoint
+
+    def write(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    haibun.train.checkpoint._Watched.write = write
+
+
 def main() -> None:
     out, steps, kinds = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     if int(os.environ["WORLD_SIZE"]) > 1:
@@ -54,6 +65,8 @@ def main() -> None:
         model=model, optimizer=optimizer, scheduler=scheduler, sampler=sampler, total_steps=steps,
         checkpoint_steps=int(os.environ.get("SAVE_STEPS", 0)) or None,
     )  # fmt: skip
+    if os.environ.get("FULL_DISK_ON") == str(rank):
+        fill_the_disk()
     for step, (x,) in run.batches(loader):
         noise = random.random() + float(np.random.random())
         loss = (model(x + noise) - x.sum(1, keepdim=True)).square().mean()
