@@ -25,7 +25,7 @@ from haibun.run.devices import Inventory, NvmlProbe, discover
 from haibun.run.ending import EndEvent
 from haibun.run.isolation import Cages, OpenCages, detect
 from haibun.run.link import Link, RefusedError
-from haibun.run.processes import Reaper, marked, parents
+from haibun.run.processes import Reaper, is_spare, marked, parents
 from haibun.run.protocol import (
     AttemptStatus,
     Beat,
@@ -70,7 +70,7 @@ class Agent:
         self._clock = clock or RealClock()
         self.node, self.boot = inventory.node.name, uuid.uuid4().hex
         self.reaper = Reaper()
-        self.launcher = Launcher(held.agent, self.reaper, self._clock, say, warm)
+        self.launcher = Launcher(held.agent, self.reaper, self._clock, say, len(inventory.devices) if warm else 0)
         self._host = Host(
             held.agent,
             self.node,
@@ -228,7 +228,8 @@ class Agent:
             return set()  # one of them may be a worker whose process id is not known yet
         me = os.getpid()
         adopted = {pid for pid, parent in parents().items() if parent == me}
-        return adopted - self.reaper.known() - self.launcher.zygotes - marked(self._held.agent)
+        strange = adopted - self.reaper.known() - self.launcher.zygotes - marked(self._held.agent)
+        return {pid for pid in strange if not is_spare(pid)}
 
     def _place_of(self, job: JobId) -> Place | None:
         attempt = self.attempts.get(job)

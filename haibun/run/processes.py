@@ -29,6 +29,7 @@ MARK = "HAIBUN_ATTEMPT"  # AGENT/JOB/EPOCH, in the environment of all that an at
 ZYGOTE_MARK = (
     "HAIBUN_ZYGOTE"  # AGENT, in the environment of the zygotes, and of what they forked without exec
 )
+SPARE = "haibun-spare"  # as in zygote.py
 ZYGOTE = Path(__file__).with_name("zygote.py")
 # SIGKILL takes effect in milliseconds; a process that stands in the kernel (a dead disk) may take as long as
 # that does.
@@ -113,10 +114,13 @@ class Reaper:
 
 
 class Zygote:
-    """A running zygote, seen from the agent. ``warm``: it has torch loaded, once ``ready`` is set."""
+    """A running zygote, seen from the agent. ``warm``: it has torch loaded, once ``ready`` is set.
 
-    def __init__(self, agent: str, reaper: Reaper, warm: bool = False) -> None:
-        self._reaper, self.warm = reaper, warm
+    ``spares``: workers to be forked in advance; 0 makes it a small one that imports nothing.
+    """
+
+    def __init__(self, agent: str, reaper: Reaper, spares: int = 0) -> None:
+        self._reaper, self._spares, self.warm = reaper, spares, spares > 0
         self._sock: socket.socket | None = None
         # No PYTHON* setting of the operator's may show in a worker. One thread, since a fork keeps only one;
         # CUDA is not touched, since it does not survive a fork.
@@ -135,7 +139,7 @@ class Zygote:
         self._reaper.pending += 1
         try:
             child = subprocess.Popen(
-                [*argv, "--torch", " " * 400] if self.warm else argv,  # room for the workers' command lines
+                [*argv, str(self._spares), " " * 400] if self.warm else argv,  # room for the workers' command lines
                 env=self.env,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -298,6 +302,14 @@ def descendants(roots: Iterable[int]) -> set[int]:
             found.add(pid)
             todo.extend(children.get(pid, ()))
     return found
+
+
+def is_spare(pid: int) -> bool:
+    """Whether a child of the agent is a warm worker that waits for its job."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == f"{SPARE}\n"
+    except OSError:
+        return False
 
 
 def read_stat(pid: int) -> list[str] | None:

@@ -149,14 +149,17 @@ def fit(request: Request, script: Script | None, zygote: Zygote) -> Request | No
 
 
 class Launcher:
-    """Starts programs: warm where that fits, else by a small zygote of its own that only forks and executes."""
+    """Starts programs: warm where that fits, else by a small zygote that forks and executes.
+
+    ``spares``: warm workers kept ready; 0: no warm pool.
+    """
 
     def __init__(
-        self, agent: str, reaper: Reaper, clock: Clock, say: Callable[[str], None], warm: bool = True
+        self, agent: str, reaper: Reaper, clock: Clock, say: Callable[[str], None], spares: int
     ) -> None:
         self._agent, self._reaper, self._clock, self._say = agent, reaper, clock, say
-        self._cold, self._warm = Zygote(agent, reaper), Zygote(agent, reaper, warm=True)
-        self._use_warm = warm
+        self._cold, self._warm = Zygote(agent, reaper), Zygote(agent, reaper, spares)
+        self._use_warm = spares > 0
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -194,7 +197,7 @@ class Launcher:
         while self._use_warm and not self.is_warm:
             if self._warm.failed:
                 return False
-            await self._clock.wait(self._warm.ready, 0.1)
+            await self._clock.sleep(0.05)
         return self.is_warm
 
     async def launch(

@@ -125,9 +125,15 @@ class GangWatch:
         late = [w for w in self.workers if now - w.since > w.limit(self._given)]
         if not late:
             return None
-        busy = [w for w in late if w.cores is None or w.cores > IDLE_CPU]
-        if busy and self._given is None and late[0].phase == Phase.STEPPING:
-            late = [w for w in late if now - w.since > max(BUSY_FLOOR, BUSY_FACTOR * w.limit(None))]
+        busy = any(w.cores is None or w.cores > IDLE_CPU for w in late if w.step_time is not None)
+        if busy and self._given is None:
+            late = [
+                w
+                for w in late
+                if w.phase != Phase.STEPPING
+                or w.step_time is None
+                or now - w.since > max(BUSY_FLOOR, BUSY_FACTOR * w.limit(None))
+            ]
         if not late:
             return None
         return self._cause(min(late, key=lambda w: (w.step, w.rank)), now, None)

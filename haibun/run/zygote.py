@@ -1,4 +1,4 @@
-"""A process that starts others: by fork and exec, or (with --torch) by fork alone, with torch already imported.
+"""A process that starts others: by fork and exec, or by fork alone, with torch already imported.
 
 Run by its path with nothing but the standard library, so that what it forks differs from a fresh interpreter
 by no module of Haibun. It is single-threaded: a fork of it is safe where a fork of the agent might not be.
@@ -6,9 +6,12 @@ The child forks twice: once the middle process has gone, the agent (a subreaper)
 agent itself reaps the worker, a dead zygote takes no worker with it, and a dead agent takes all of them
 (PR_SET_PDEATHSIG).
 
+The zygote with torch forks some workers in advance, since forking hundreds of megabytes takes longer than all that
+follows; such a spare, already a child of the agent, waits for its request on a socket of its own.
+
 A request on the socket is a 4-byte length and JSON, with descriptors beside it: the status pipe, then, where
 wanted, a terminal. The child writes ``pid N`` to the status pipe, then ``error WHY`` if it cannot start, and
-closes it once the program runs. Arguments: socket descriptor, the agent's process id, and --torch.
+closes it once the program runs. Arguments: socket descriptor, the agent's process id, and the number of spares (with torch; else none).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ import importlib.machinery
 import io
 import json
 import os
+import select
 import signal
 import socket
 import threading
@@ -38,6 +42,8 @@ from typing import Any
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 MAX_FDS = 4
+SPARE = b"haibun-spare"  # the name of a spare, by which the agent knows it from a stray process
+REFILL_AFTER = 0.05  # seconds without a request; a gang's workers come all at once, and are not to wait for refills
 # torch and what it imports late: torch._dynamo alone takes two seconds when an optimizer is first made.
 WARM = (
     "torch",
@@ -74,9 +80,18 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
     return b"".join(parts)
 
 
-def serve(sock: socket.socket, agent: int) -> tuple[dict[str, Any], int]:
-    """Fork a child for every request. Returns in the child: the request, and its status pipe."""
+def serve(sock: socket.socket, agent: int, spares: int) -> tuple[dict[str, Any], list[int]]:
+    """Have a child for every request. Returns in the child: the request and its descriptors."""
+    waiting: list[socket.socket] = []
     while True:
+        while len(waiting) < spares and not select.select([sock], [], [], REFILL_AFTER)[0]:
+            ours, theirs = socket.socketpair()
+            if fork_twice() == 0:
+                for other in (sock, ours, *waiting):
+                    other.close()
+                return wait_for_request(theirs, agent)
+            theirs.close()
+            waiting.append(ours)
         try:
             request = read_request(sock)
         except OSError:
@@ -84,19 +99,59 @@ def serve(sock: socket.socket, agent: int) -> tuple[dict[str, Any], int]:
         if request is None:
             os._exit(0)
         wanted, fds = request
-        middle = os.fork()
-        if middle == 0:
-            if os.fork():
-                os._exit(0)
-            sock.close()
-            try:
-                prepare(wanted, fds, agent)
-            except BaseException as e:
-                refuse(fds[0], f"{type(e).__name__}: {e}")
-            return wanted, fds[0]
+        if not (waiting and hand_over(waiting.pop(), wanted, fds)) and fork_twice() == 0:
+            for other in (sock, *waiting):
+                other.close()
+            settle(agent)
+            return wanted, fds
         for fd in fds:
             os.close(fd)
+
+
+def fork_twice() -> int:
+    """Fork a process whose parent ends at once. Returns 0 in it, 1 in the caller."""
+    middle = os.fork()
+    if middle:
         os.waitpid(middle, 0)
+        return 1
+    if os.fork():
+        os._exit(0)
+    return 0
+
+
+def hand_over(spare: socket.socket, wanted: dict[str, Any], fds: list[int]) -> bool:
+    """Give a spare its request; False if it has died."""
+    body = json.dumps(wanted).encode()
+    with spare:
+        try:
+            socket.send_fds(spare, [len(body).to_bytes(4, "little")], fds)
+            spare.sendall(body)
+        except OSError:
+            return False
+    return True
+
+
+def wait_for_request(sock: socket.socket, agent: int) -> tuple[dict[str, Any], list[int]]:
+    """A spare's life until it has a job; it ends with its zygote."""
+    _libc.prctl(PR_SET_NAME, SPARE, 0, 0, 0)
+    settle(agent)
+    request = read_request(sock)
+    if request is None:
+        os._exit(0)
+    sock.close()
+    return request
+
+
+def settle(agent: int) -> None:
+    """Become a child of the agent that dies with it, in a session of its own."""
+    os.setsid()
+    while os.getppid() != agent:  # until the middle process has gone; microseconds
+        if os.getppid() == 1 and agent != 1:
+            os._exit(1)
+        time.sleep(0.0001)
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != agent:
+        os._exit(1)
 
 
 def refuse(status: int, why: str) -> None:
@@ -105,27 +160,23 @@ def refuse(status: int, why: str) -> None:
     os._exit(127)
 
 
-def prepare(wanted: dict[str, Any], fds: list[int], agent: int) -> None:
-    """Become the worker: session, parent, cage, files, folder, environment."""
-    os.setsid()
+def prepare(wanted: dict[str, Any], fds: list[int]) -> None:
+    """Files, folder, environment."""
     os.write(fds[0], f"pid {os.getpid()}\n".encode())
-    for path in wanted["joins"]:
-        with open(path, "w") as f:
-            f.write("0")
-    while os.getppid() != agent:  # until the middle process has gone; microseconds
-        if os.getppid() == 1 and agent != 1:
-            os._exit(1)
-        time.sleep(0.0001)
-    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != agent:
-        os._exit(1)
-    if wanted["cpus"]:
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, wanted["cpus"])
     redirect(wanted, fds)
     os.chdir(wanted["cwd"])
     os.environ.clear()
     os.environ.update(wanted["env"])
+
+
+def enter_cage(wanted: dict[str, Any]) -> None:
+    """From here on the limits bind. Late, since all before is ours, and half a core makes it twice as slow."""
+    for path in wanted["joins"]:
+        with open(path, "w") as f:
+            f.write("0")
+    if wanted["cpus"]:
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, wanted["cpus"])
 
 
 def redirect(wanted: dict[str, Any], fds: list[int]) -> None:
@@ -169,7 +220,7 @@ def become_interpreter(wanted: dict[str, Any]) -> dict[str, Any]:
             "torch"
         ].default_generator.seed()  # torch begins with a seed by chance: not with the zygote's
     unbuffered = wanted["unbuffered"] or bool(os.environ.get("PYTHONUNBUFFERED"))
-    sys.stdin = sys.__stdin__ = _stream(0, "<stdin>", "r", False)  # type: ignore[misc]
+    sys.stdin = sys.__stdin__ = _stream(0, "<stdin>", "r", unbuffered)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, "<stdout>", "w", unbuffered)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, "<stderr>", "w", unbuffered)  # type: ignore[misc]
     arguments = wanted["arguments"]
@@ -189,7 +240,7 @@ def _stream(fd: int, name: str, mode: str, unbuffered: bool) -> io.TextIOWrapper
     """A standard stream as the interpreter makes it (``create_stdio`` in pylifecycle.c)."""
     raw: Any = io.FileIO(fd, mode, closefd=False)
     raw.name = name
-    buffer = raw if unbuffered else io.BufferedReader(raw) if mode == "r" else io.BufferedWriter(raw)
+    buffer = io.BufferedReader(raw) if mode == "r" else raw if unbuffered else io.BufferedWriter(raw)
     like: Any = sys.__stdin__  # encoding and errors follow from the locale, which is that of the zygote
     errors = "backslashreplace" if fd == 2 else like.errors
     line = not unbuffered and (fd == 2 or os.isatty(fd))
@@ -210,10 +261,8 @@ def rename(argv: list[str]) -> None:
     _libc.prctl(PR_SET_NAME, os.path.basename(argv[0]).encode()[:15], 0, 0, 0)
 
 
-def run(wanted: dict[str, Any], status: int, ours: frozenset[str]) -> None:
+def run(wanted: dict[str, Any], names: dict[str, Any], ours: frozenset[str]) -> None:
     """Run the script or module as ``__main__`` and end as the interpreter would. Does not return."""
-    names = become_interpreter(wanted)
-    os.close(status)
     code = 0
     try:
         if wanted["module"]:
@@ -312,16 +361,26 @@ def main() -> None:
     sock, agent = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
     if os.getppid() != agent:
         return
+    spares = int(sys.argv[3]) if len(sys.argv) > 3 else 0
     answer: dict[str, Any] = {"modules": {}}
-    if "--torch" in sys.argv:
+    if spares:
         try:
             answer = {"modules": warm_up()}
         except ImportError as e:
             answer["error"] = str(e)
     sock.sendall(json.dumps(answer).encode() + b"\n")
-    wanted, status = serve(sock, agent)
+    wanted, fds = serve(sock, agent, spares)
+    status, names = fds[0], {}
+    try:
+        prepare(wanted, fds)
+        if wanted["python"]:
+            names = become_interpreter(wanted)
+        enter_cage(wanted)
+    except BaseException as e:
+        refuse(status, f"{type(e).__name__}: {e}")
     if wanted["python"]:
-        run(wanted, status, frozenset(sys.modules))
+        os.close(status)
+        run(wanted, names, frozenset(sys.modules))
     else:
         execute(wanted, status)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -15,7 +14,7 @@ import pytest
 from agent_harness import Bench, alive, bench, until
 
 from haibun.core.events import AttemptFailed, AttemptSucceeded
-from haibun.run.processes import cpu_seconds
+from haibun.run.processes import is_spare, parents
 
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.live, pytest.mark.anyio]
@@ -29,11 +28,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def zygotes(b: Bench) -> list[int]:
-    """Process ids of the agent's warm zygotes."""
+def zygote(b: Bench) -> int:
+    """The process id of the agent's warm zygote: its child that has most memory, and is no spare and no worker."""
     assert b.agent is not None
-    found = subprocess.run(["pgrep", "-P", str(b.agent.pid), "-f", "--", "--torch"], capture_output=True, text=True)
-    return [int(p) for p in found.stdout.split()]
+    kids = [p for p, parent in parents().items() if parent == b.agent.pid and not is_spare(p)]
+    named = [p for p in kids if b"zygote.py" in Path(f"/proc/{p}/cmdline").read_bytes()]
+    return max(named, key=lambda p: int(Path(f"/proc/{p}/statm").read_text().split()[1]))
 
 
 async def until_warm(b: Bench, job: str) -> None:
@@ -148,10 +148,9 @@ async def test_a_dead_zygote_takes_no_worker_along_and_is_started_again(here: Be
     await here.start("long", argv=("python", "long.py"), env=PATH)
     await until(lambda: here.log("long"), "it runs")
     status = await until(lambda: (s := here.controller.status("long")) and s.pids and s, "its process")
-    (zygote,) = zygotes(here)
-    assert cpu_seconds(zygote) > 0
-    assert len(os.listdir(f"/proc/{zygote}/task")) == 1
-    os.kill(zygote, signal.SIGKILL)
+    pool = zygote(here)
+    assert len(os.listdir(f"/proc/{pool}/task")) == 1
+    os.kill(pool, signal.SIGKILL)
     await here.start("cold", argv=("python", "is_warm.py"), env=PATH)
     assert isinstance(await here.controller.end("cold"), AttemptFailed)  # cold, but it ran
     assert alive(status.pids[0])

@@ -1,0 +1,6 @@
+"""Makes ``agent_harness`` importable to the tests beside it."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
