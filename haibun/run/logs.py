@@ -114,6 +114,24 @@ def _last_lines(fd: int, size: int, lines: int) -> list[bytes]:
     return block.rstrip(b"\n").split(b"\n")[-lines:] if block.strip(b"\n") else []
 
 
+def _start_of_last(path: Path, lines: int) -> int:
+    """Where the last so many lines of one file begin, in bytes. A line without an end counts."""
+    with open(path, "rb") as f:
+        at = os.fstat(f.fileno()).st_size
+        if lines <= 0:
+            return at
+        wanted = lines + (at > 0 and os.pread(f.fileno(), 1, at - 1) == b"\n")
+        while at > 0:
+            step = min(1 << 16, at)
+            at -= step
+            block = os.pread(f.fileno(), step, at)
+            ends = [m.start() for m in re.finditer(b"\n", block)]
+            if len(ends) >= wanted:
+                return at + ends[-wanted] + 1
+            wanted -= len(ends)
+    return 0
+
+
 def last_words(path: Path, longest: int = 200) -> str:
     """The last line with anything on it, shortened; empty if there is none. Errors end in it."""
     for line in reversed(tail(path, 20)):
@@ -125,12 +143,12 @@ def last_words(path: Path, longest: int = 200) -> str:
 class _Reader:
     """Reads one growing log from a given place on, across rotations, line by line."""
 
-    def __init__(self, path: Path, from_start: bool) -> None:
+    def __init__(self, path: Path, last: int | None) -> None:
         self.path, self._offset, self._partial = path, 0, b""
         self._rotated = self._rotation()
-        if not from_start:
+        if last is not None:
             with contextlib.suppress(FileNotFoundError):
-                self._offset = path.stat().st_size
+                self._offset = _start_of_last(path, last)
 
     def _rotation(self) -> tuple[int, int] | None:
         """Changes with each rotation: ``NAME.1`` is then another file."""
@@ -172,20 +190,23 @@ async def follow(
     ended: Callable[[], bool],
     clock: Clock | None = None,
     from_start: bool = True,
+    last: int | None = None,
 ) -> AsyncIterator[Line]:
     """Yield lines as they come, until ``ended()`` and all has been read.
 
     ``paths`` may be a function: it is asked again each time, so that logs of later ranks or attempts are
-    joined in. A log that is not there yet is waited for.
+    joined in. A log that is not there yet is waited for. ``last``: begin with so many last lines of each log
+    that is there already; not ``from_start``: with none of them.
     """
     clock = clock or RealClock()
     readers: dict[Path, _Reader] = {}
     first = True
+    begin = last if from_start else 0
     while True:
         over = ended()  # before reading: what was written before the end is then read
         for path in paths() if callable(paths) else paths:
             if path not in readers:
-                readers[path] = _Reader(path, from_start or not first)
+                readers[path] = _Reader(path, begin if first else None)
         first = False
         for reader in readers.values():
             for text in reader.read():
