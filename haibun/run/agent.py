@@ -70,7 +70,9 @@ class Agent:
         self._clock = clock or RealClock()
         self.node, self.boot = inventory.node.name, uuid.uuid4().hex
         self.reaper = Reaper()
-        self.launcher = Launcher(held.agent, self.reaper, self._clock, say, len(inventory.devices) if warm else 0)
+        self.launcher = Launcher(
+            held.agent, self.reaper, self._clock, say, len(inventory.devices) if warm else 0
+        )
         self._host = Host(
             held.agent,
             self.node,

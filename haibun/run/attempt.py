@@ -1,4 +1,6 @@
-"""The life of one attempt on this node: set up, start, watch, hold, end, and prove that nothing is left of it."""
+"""The life of one attempt on this node: set up, start, watch, hold, end, and prove that nothing is left of
+it.
+"""
 
 from __future__ import annotations
 
@@ -232,7 +234,7 @@ class Attempt:
             self._wake.clear()
 
     def _end(self) -> ending.EndEvent | None:
-        """The event, if the attempt has ended: all are gone, or one has failed and takes the others with it."""
+        """The event, if it has ended: all are gone, or one has failed and takes the others with it."""
         exits = [self._exit(i) for i in self._exits]
         if len(exits) < len(self.workers) and (self._stop or all(e.code == 0 for e in exits)):
             return None

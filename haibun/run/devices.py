@@ -111,7 +111,7 @@ def _text(value: str | bytes) -> str:
 
 
 def type_name(marketing: str) -> str:
-    """The short name of a GPU model: ``NVIDIA A100-SXM4-80GB`` -> ``a100``, ``GeForce RTX 3090`` -> ``rtx3090``."""
+    """The short name of a GPU model: ``a100`` for ``NVIDIA A100-SXM4-80GB``."""
     words = marketing.lower().replace("-", " ").split()
     model = [w for w in words if not _MARKETING.match(w)]
     if not model:
@@ -151,7 +151,7 @@ def discover(
     memory: int | None = None,
     mask: str | None = None,
 ) -> Inventory:
-    """Look at the host. ``virtual``: so many virtual devices, even where there are GPUs; None: GPUs, else one per CPU.
+    """Look at the host. ``virtual``: so many virtual devices; None: the GPUs, else one device per CPU.
 
     Raises:
         ValueError: a number of devices below 1, or a GPU mask that does not fit the host.

@@ -1,4 +1,4 @@
-"""How an attempt ended, and the event that says so: pure functions of exit codes, phases and what was asked."""
+"""How an attempt ended, and the event that says so: functions of exit codes, phases and what was asked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What is known of memory: the limit in bytes, kills by the kernel, and whether these can be known here."""
+    """What is known of memory: the limit in bytes, kills by the kernel, whether these can be known."""
 
     limit: int = 0
     kills: int = 0
@@ -43,7 +43,7 @@ class Standing:
 
 
 def first_failure(exits: list[Exit]) -> Exit | None:
-    """The exit that the others follow from: of those seen, in order, the first by a signal, else the first failure."""
+    """The exit that the others follow from: the first by a signal, else the first failure, if any."""
     failed = [e for e in exits if e.code != 0]
     return next((e for e in failed if e.code < 0), failed[0] if failed else None)
 

@@ -33,7 +33,7 @@ def split_devices(devices: tuple[LocalDevice, ...], workers: int) -> list[tuple[
 
 
 def limits(launch: Launch, devices: tuple[LocalDevice, ...]) -> Limits:
-    """What the attempt may use on this node. GPUs bind no CPUs by themselves: there ``cpus`` of the launch does."""
+    """What the attempt may use on this node. With GPUs, ``cpus`` of the launch is what binds, if given."""
     memory = launch.memory or sum(d.memory for d in devices)
     shares = split_devices(devices, launch.processes)
     own_cpus = bool(launch.cpus) and any(d.gpu for d in devices)

@@ -1,4 +1,4 @@
-"""Limits that bind an attempt whatever its processes do: control groups where they can be written, else the next best.
+"""Limits that bind an attempt whatever its processes do: by cgroups where they can be written.
 
 A *cage* holds all processes of one attempt on this node. With cgroups (version 1 or 2) it limits CPUs and
 memory, can freeze, and lists its members: a child cannot leave by clearing its environment, by setsid or by
@@ -32,7 +32,7 @@ class WorkerLimits:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one attempt on this node: bytes of ``memory`` (0: none), ``cores`` for all together (None: no quota)."""
+    """Of one attempt on this node: bytes of ``memory`` (0: none), ``cores`` in all (None: no quota)."""
 
     workers: tuple[WorkerLimits, ...]
     memory: int = 0
@@ -51,7 +51,7 @@ class Cage(Protocol):
     binds_memory: bool
 
     def joins(self, worker: int | None) -> tuple[str, ...]:
-        """Files into which a new process writes ``0`` to be held; ``worker`` None: not a rank (setup, shell)."""
+        """Files into which a new process writes ``0`` to be held; ``worker`` None: no rank (setup, shell)."""
         ...
 
     def members(self) -> set[int] | None:
@@ -152,7 +152,7 @@ class OpenCages:
 
 
 class CgroupCage:
-    """One attempt in cgroups: one folder a controller (version 1) or one for all (version 2), a leaf for each worker."""
+    """One attempt in cgroups: a folder a controller (version 1) or one for all; a leaf for each worker."""
 
     def __init__(self, folders: dict[str, Path], version: int, limits: Limits | None) -> None:
         self._at, self._version = folders, version
@@ -168,7 +168,7 @@ class CgroupCage:
         return list(dict.fromkeys(self._at.values()))
 
     def _leafed(self, controller: str) -> bool:
-        """Whether workers have folders of their own: only CPUs differ between them, but version 2 is one tree."""
+        """Whether workers have folders of their own: only their CPUs differ, but version 2 is one tree."""
         return self._version == 2 or controller in ("cpu", "cpuset")
 
     def _limit(self, limits: Limits | None) -> None:
@@ -259,7 +259,7 @@ class CgroupCage:
 
 
 class Cgroups:
-    """Cages in cgroups, all under one folder ``haibun-AGENT`` of each hierarchy, below the agent's own cgroup."""
+    """Cages in cgroups, all under one folder ``haibun-AGENT`` of each hierarchy, below the agent's own."""
 
     def __init__(self, bases: dict[str, Path], version: int) -> None:
         self._bases, self._version = bases, version
@@ -350,7 +350,7 @@ def _prepare(bases: dict[str, Path], version: int, name: str) -> dict[str, Path]
 
 
 def _leave(base: Path, controllers: list[str]) -> None:
-    """Version 2 hands nothing down from a group with processes in it: where these are only ours, move to a leaf."""
+    """Version 2 hands nothing down from a group with processes in it: if they are ours, move to a leaf."""
     try:
         enable(base, controllers)
     except OSError:

@@ -27,7 +27,7 @@ class RefusedError(Exception):
 
 
 def backoff(tries: int, draw: Callable[[], float] = random.random) -> float:
-    """Seconds before the next try, after so many failed ones: doubled each time, capped, half of it by chance."""
+    """Seconds before the next try, after so many failed ones: doubled each time, capped, half by chance."""
     whole: float = min(LAST_RETRY, FIRST_RETRY * 2 ** min(tries, 16))
     return whole * (0.5 + 0.5 * draw())
 
@@ -125,8 +125,14 @@ class Link:
                     tries, self._said, self.connected = 0, None, True
                     self._socket = socket
                     await self._converse(socket, beat_every)
-            except (OSError, WebSocketException, TimeoutError, msgspec.MsgspecError) as e:
+            except RefusedError:
+                raise
+            except (OSError, WebSocketException, msgspec.MsgspecError) as e:
                 self._say_once(f"no connection to the controller at {self._url}: {e}; trying again")
+            except Exception as e:  # a fault of ours: the workers must outlive it
+                self._say_once(
+                    f"the connection to the controller broke: {type(e).__name__}: {e}; trying again"
+                )
             finally:
                 self.connected = False
             await self._clock.sleep(backoff(tries))
@@ -157,19 +163,28 @@ class Link:
 
     async def _converse(self, socket: ClientConnection, beat_every: float) -> None:
         """Read and write until either fails."""
-        writer = asyncio.create_task(self._write(socket, beat_every))
+        both = (
+            asyncio.create_task(self._read(socket)),
+            asyncio.create_task(self._write(socket, beat_every)),
+        )
         try:
-            async for frame in socket:
-                message = to_agent(_bytes(frame))
-                if isinstance(message, Ack):
-                    self._outbox.acknowledged(message.seq)
-                elif isinstance(message, Refused):
-                    raise RefusedError(message.why)
-                else:
-                    self._obey(message)
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
-            writer.cancel()
-            await asyncio.gather(writer, return_exceptions=True)
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    async def _read(self, socket: ClientConnection) -> None:
+        async for frame in socket:
+            message = to_agent(_bytes(frame))
+            if isinstance(message, Ack):
+                self._outbox.acknowledged(message.seq)
+            elif isinstance(message, Refused):
+                raise RefusedError(message.why)
+            else:
+                self._obey(message)
 
     async def _write(self, socket: ClientConnection, beat_every: float) -> None:
         due = self._clock.now()

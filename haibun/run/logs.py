@@ -59,7 +59,7 @@ def rotate(
     keep: int = KEEP,
     still: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> bool:
-    """Rotate a log that has grown past ``limit`` bytes; ``still`` holds its writer for the end of the copy."""
+    """Rotate a log that has grown past ``limit`` bytes; ``still`` holds its writer for the end of it."""
     try:
         if path.stat().st_size <= limit:
             return False

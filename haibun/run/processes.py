@@ -139,7 +139,9 @@ class Zygote:
         self._reaper.pending += 1
         try:
             child = subprocess.Popen(
-                [*argv, str(self._spares), " " * 400] if self.warm else argv,  # room for the workers' command lines
+                [*argv, str(self._spares), " " * 400]
+                if self.warm
+                else argv,  # room for the workers' command lines
                 env=self.env,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -313,7 +315,7 @@ def is_spare(pid: int) -> bool:
 
 
 def read_stat(pid: int) -> list[str] | None:
-    """/proc/PID/stat from the state on: [0] state, [1] parent, [11] and [12] user and system ticks; None: no such."""
+    """/proc/PID/stat from the state on: [0] state, [1] parent, [11], [12] CPU ticks; None: gone."""
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rpartition(")")[2].split()
@@ -363,7 +365,7 @@ class Tree:
             signal_all(pids, number)
 
     async def end(self, timeout: float = KILL_TIMEOUT) -> set[int]:
-        """SIGKILL all until listing proves that none is left. Returns those that would not die in ``timeout``."""
+        """SIGKILL all until listing proves that none is left. Returns those that would not die in time."""
         deadline = self._clock.now() + timeout
         while pids := self.members():
             if self._cage.freezes:

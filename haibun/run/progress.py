@@ -86,7 +86,7 @@ class Progress:
 
     @property
     def first_step_after(self) -> float | None:
-        """Seconds from the Start command to the end of the first step of every attached worker; None: not yet."""
+        """Seconds from the Start command to the end of the last worker's first step; None: not yet."""
         ends = [float(s.first_step) for s in self.board.slots if s.attached]
         return max(ends) - self._received if ends and all(ends) else None
 
@@ -100,7 +100,7 @@ class Progress:
         return Sight(self.phase(slot), int(s.step), float(s.beat), cpu, stopped)
 
     def look(self) -> AttemptProgressed | None:
-        """Take the board in; returns an event when the durable step moved or enough time has passed since the last."""
+        """Take the board in; returns an event when the durable step moved, or the last one is old enough."""
         if not self.any_attached:
             return None
         step, durable = self.step, self.durable

@@ -25,7 +25,7 @@ class TenureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """A state folder held by this process. ``agent`` is its name for marks and cgroups, the same for each tenure."""
+    """A state folder held by this process. ``agent`` names it in marks and cgroups, whoever holds it."""
 
     folder: Path
     agent: str
@@ -33,7 +33,7 @@ class Tenure:
 
     @property
     def boards(self) -> Path:
-        """Where boards lie: in memory, since a page of a disk file may make a worker's step wait for the journal."""
+        """Where boards lie: in memory, since writing to a page of a disk file may wait for its journal."""
         shm = Path("/dev/shm")
         return shm / f"haibun-{self.agent}" if os.access(shm, os.W_OK) else self.folder / "boards"
 

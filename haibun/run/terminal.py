@@ -30,7 +30,7 @@ LONGEST = 1 << 20
 
 
 class Ask(msgspec.Struct, frozen=True):
-    """What the client wants: a shell (``argv`` empty: the user's) for ``job``, or in ``cwd`` when it does not run."""
+    """What is wanted: a shell (``argv`` empty: the user's) for ``job``, or in ``cwd`` if it does not run."""
 
     job: str | None = None
     cwd: str | None = None

@@ -1,4 +1,5 @@
-"""The warm pool: workers forked from a process that has imported torch, and what to do where that does not fit.
+"""The warm pool: workers forked from a process that has imported torch, and what to do where that does not
+fit.
 
 A warm start must be told from a cold one by nothing but its speed; where the two could differ, the start is
 cold.
@@ -47,7 +48,7 @@ RESTART_AFTER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A Python command line taken apart: ``python [-u] SCRIPT ARGUMENTS`` or ``python [-u] -m MODULE ARGUMENTS``."""
+    """A command line taken apart: ``python [-u] SCRIPT ARGUMENTS`` or ``python [-u] -m MODULE ARGUMENTS``."""
 
     interpreter: str
     arguments: tuple[str, ...]
@@ -56,7 +57,7 @@ class Script:
 
 
 def python_command(argv: tuple[str, ...] | None, run: str | None) -> Script | None:
-    """The Python script that a command runs; None if it is anything else. ``run`` may hold one plain command."""
+    """The Python script that a command runs; None if anything else. ``run`` may hold one plain command."""
     if argv is None:
         if run is None or _SHELL.search(run.strip()):
             return None
@@ -88,7 +89,7 @@ def same_interpreter(name: str, cwd: str, env: dict[str, str]) -> bool:
 
 
 def changes_start(env: dict[str, str], zygote: dict[str, str]) -> str | None:
-    """A variable that a fresh interpreter would have read at its start, and the zygote did not find; None if none."""
+    """A variable that a fresh interpreter reads at its start and the zygote found otherwise; None: none."""
     for name in env.keys() | zygote.keys():
         if _READ_AT_START.match(name) and name not in _HANDLED and env.get(name) != zygote.get(name):
             return name
@@ -96,7 +97,7 @@ def changes_start(env: dict[str, str], zygote: dict[str, str]) -> str | None:
 
 
 def shadows(folders: list[str], modules: dict[str, str]) -> str | None:
-    """A module in ``folders``, which come before the library, that a fresh interpreter would import in place of ours.
+    """A module in ``folders`` that a fresh interpreter would import in place of ours.
 
     ``modules``: those that the zygote has, and their files.
     """

@@ -1,4 +1,4 @@
-"""Hangs and stragglers, told from what workers write on the board: pure functions of observations and time."""
+"""Hangs and stragglers, told from what workers write on the board: no I/O, time comes in as a number."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ PHASE_LIMITS = {
     Phase.YIELDED: 120.0,  # saved already: only exit handlers are left
     Phase.FINISHED: 900.0,  # a last evaluation, an export
 }
+# A stopped process does not go on by itself; a debugger that attaches stops it too, but only for moments.
+STOPPED = 5.0
 STRAGGLES = 1.5  # times the median of its gang's step time
 
 
@@ -120,8 +122,8 @@ class GangWatch:
     def verdict(self, now: float) -> str | None:
         """The cause, if the attempt hangs: which rank, where, for how long; None if it does not."""
         for w in self.workers:
-            if w.stopped_since and now - w.stopped_since > (self._given or FLOOR):
-                return self._cause(w, now, "it is stopped (SIGSTOP)")
+            if w.stopped_since and now - w.stopped_since > min(STOPPED, self._given or STOPPED):
+                return self._cause(w, now)
         late = [w for w in self.workers if now - w.since > w.limit(self._given)]
         if not late:
             return None
@@ -136,19 +138,21 @@ class GangWatch:
             ]
         if not late:
             return None
-        return self._cause(min(late, key=lambda w: (w.step, w.rank)), now, None)
+        return self._cause(min(late, key=lambda w: (w.stopped_since is None, w.step, w.rank)), now)
 
-    def _cause(self, w: WorkerWatch, now: float, why: str | None) -> str:
+    def _cause(self, w: WorkerWatch, now: float) -> str:
         silent = f"{now - w.since:.0f} s" if now - w.since >= 10 else f"{now - w.since:.1f} s"
         if w.phase != Phase.STEPPING:
             what = f"no news for {silent} while {w.phase.name.lower()}"
         else:
             usual = f" (its steps take {w.step_time:.2g} s)" if w.step_time is not None else ""
             what = f"no step for {silent}{usual}"
-        return f"rank {w.rank} hung at step {max(0, w.step)}: {what}" + (f"; {why}" if why else "")
+        return f"rank {w.rank} hung at step {max(0, w.step)}: {what}" + (
+            "; it is stopped (SIGSTOP)" if w.stopped_since else ""
+        )
 
     def stragglers(self) -> tuple[int, ...]:
-        """Ranks whose steps take much longer than the gang's; in a gang in lockstep there are none to be seen."""
+        """Ranks whose steps take much longer than the gang's; a gang in lockstep shows none."""
         times = {w.rank: t for w in self.workers if (t := w.step_time) is not None}
         if len(times) < 2:
             return ()

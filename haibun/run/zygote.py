@@ -6,12 +6,13 @@ The child forks twice: once the middle process has gone, the agent (a subreaper)
 agent itself reaps the worker, a dead zygote takes no worker with it, and a dead agent takes all of them
 (PR_SET_PDEATHSIG).
 
-The zygote with torch forks some workers in advance, since forking hundreds of megabytes takes longer than all that
-follows; such a spare, already a child of the agent, waits for its request on a socket of its own.
+The zygote with torch forks some workers in advance, since forking hundreds of megabytes takes longer than all
+that follows; such a spare, already a child of the agent, waits for its request on a socket of its own.
 
 A request on the socket is a 4-byte length and JSON, with descriptors beside it: the status pipe, then, where
 wanted, a terminal. The child writes ``pid N`` to the status pipe, then ``error WHY`` if it cannot start, and
-closes it once the program runs. Arguments: socket descriptor, the agent's process id, and the number of spares (with torch; else none).
+closes it once the program runs. Arguments: socket descriptor, the agent's process id, and the number of
+spares (with torch; else none).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 MAX_FDS = 4
 SPARE = b"haibun-spare"  # the name of a spare, by which the agent knows it from a stray process
-REFILL_AFTER = 0.05  # seconds without a request; a gang's workers come all at once, and are not to wait for refills
+REFILL_AFTER = 0.05  # seconds without a request; a gang's workers come all at once, and wait for no refill
 # torch and what it imports late: torch._dynamo alone takes two seconds when an optimizer is first made.
 WARM = (
     "torch",
@@ -170,7 +171,7 @@ def prepare(wanted: dict[str, Any], fds: list[int]) -> None:
 
 
 def enter_cage(wanted: dict[str, Any]) -> None:
-    """From here on the limits bind. Late, since all before is ours, and half a core makes it twice as slow."""
+    """From here on the limits bind. Late: all before is ours, and half a core would make it twice as slow."""
     for path in wanted["joins"]:
         with open(path, "w") as f:
             f.write("0")
@@ -208,7 +209,7 @@ def execute(wanted: dict[str, Any], status: int) -> None:
 
 
 def become_interpreter(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Make this process what ``python SCRIPT ARGUMENTS`` is just before its first line; returns __main__'s names."""
+    """Make this process what ``python SCRIPT ARGUMENTS`` is just before its first line. Returns __main__."""
     time.tzset()
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     if wanted["threads"] > 1:
@@ -307,7 +308,7 @@ def _exit_code(end: SystemExit) -> int:
 
 
 def finish(code: int, ours: frozenset[str]) -> None:
-    """End like the interpreter: threads, exit handlers, the script's objects, streams; but not torch's ten thousand.
+    """End like the interpreter: threads, exit handlers, the script's objects, streams; not torch's thousands.
 
     Taking apart what the zygote had imported would cost a quarter of a second, with the devices still held.
     """

@@ -74,15 +74,15 @@ async def test_a_gang_has_torchruns_environment_and_succeeds(here: Bench) -> Non
     await here.start(
         "gang",
         devices=(1, 2),
-        run='echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK [$CUDA_VISIBLE_DEVICES] $MINE"',
+        run='echo "$RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE [$CUDA_VISIBLE_DEVICES] $MINE"',
         setup="echo once >> $HOME_OF_TEST/setups",
         env={"MINE": "x y", "HOME_OF_TEST": str(here.folder)},
     )
     await here.controller.event("gang", AttemptSucceeded)
     kinds = [type(e) for e in here.controller.events("gang")]
     assert kinds == [AttemptStarted, AttemptSucceeded]
-    assert here.log("gang", 0) == "0 2 0 2 0 [] x y\n"
-    assert here.log("gang", 1) == "1 2 1 2 0 [] x y\n"
+    assert here.log("gang", 0) == "0 2 0 2 [] x y\n"
+    assert here.log("gang", 1) == "1 2 1 2 [] x y\n"
     assert (here.folder / "setups").read_text() == "once\n"
     assert (here.folder / "gang/checkpoints/fence").read_text().strip() == "1"
 
@@ -143,7 +143,10 @@ async def test_an_attached_job_yields_with_its_work_saved(here: Bench) -> None:
 
 
 async def test_a_yield_that_nobody_asked_for_is_a_failure(here: Bench) -> None:
-    here.script("quits.py", ATTACHED.replace("while slot.step", "slot.phase = Phase.YIELDED; sys.exit(0)\nwhile slot.step"))
+    here.script(
+        "quits.py",
+        ATTACHED.replace("while slot.step", "slot.phase = Phase.YIELDED; sys.exit(0)\nwhile slot.step"),
+    )
     await here.start("quits", argv=python("quits.py"))
     failed = await here.controller.event("quits", AttemptFailed)
     assert failed.cause == "rank 0 yielded without being asked to"
@@ -159,7 +162,9 @@ async def test_a_held_job_stands_still_and_goes_on(here: Bench, attached: bool) 
     await here.controller.event(job, AttemptHeld)
     before = here.log(job)
     beats = len(here.controller.beats)
-    await until(lambda: len(here.controller.beats) > beats + 4, "five beats")  # a second: longer than hang_after
+    await until(
+        lambda: len(here.controller.beats) > beats + 4, "five beats"
+    )  # a second: longer than hang_after
     assert here.log(job) == before
     assert here.controller.status(job).state == "held"  # type: ignore[union-attr]
     await here.controller.send(Continue(job, 1))
@@ -203,6 +208,19 @@ async def test_a_job_that_takes_too_much_memory_fails_and_says_so(here: Bench) -
     assert failed.cause.startswith("rank 0 was killed by SIGKILL (out of memory: the limit is 105 MB)")
 
 
+async def test_a_big_log_is_rotated_under_its_writer_and_loses_nothing(here: Bench) -> None:
+    await here.start("chatty", run="yes 0123456789 | head -n 12000000; touch said; sleep 600")
+    folder = here.folder / "chatty/logs/epoch-1"
+    await until((here.folder / "said").exists, "all is written")
+    await until((folder / "rank-0.log.1").exists, "the log is rotated")
+    await here.stop("chatty", mode=StopMode.KILL)
+    await here.controller.event("chatty", AttemptStopped)
+    parts = list(folder.glob("rank-0.log*"))
+    assert sum(p.stat().st_size for p in parts) == 11 * 12_000_000
+    for part in parts:
+        part.unlink()
+
+
 async def test_what_no_retry_can_help_is_fatal(here: Bench) -> None:
     await here.start("nothing", argv=("no-such-program",))
     await here.start("nowhere", run="true", cwd="/no/such/folder")
@@ -239,11 +257,15 @@ async def test_a_stale_epoch_changes_nothing_and_a_later_one_takes_over(here: Be
     await here.stop("twice", epoch=2, mode=StopMode.KILL)  # dropped
     await here.start("twice", epoch=3, run="touch stale")  # a repeat
     await here.start("twice", epoch=4, run="sleep 600")
-    await until(lambda: (s := here.controller.status("twice")) and s.epoch == 4 and s.state == "running", "epoch 4")
+    await until(
+        lambda: (s := here.controller.status("twice")) and s.epoch == 4 and s.state == "running", "epoch 4"
+    )
     assert not any(alive(p) for p in pids)
     assert not (here.folder / "stale").exists()
     await here.stop("twice", epoch=4, mode=StopMode.KILL)
-    await until(lambda: AttemptStopped in [type(e) for e in here.controller.events("twice") if e.epoch == 4], "end")  # type: ignore[union-attr]
+    await until(
+        lambda: AttemptStopped in [type(e) for e in here.controller.events("twice") if e.epoch == 4], "end"
+    )  # type: ignore[union-attr]
 
 
 async def test_a_stop_for_an_attempt_that_is_not_here_is_answered(here: Bench) -> None:

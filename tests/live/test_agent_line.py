@@ -40,7 +40,9 @@ async def test_a_cut_off_agent_keeps_its_workers_and_reports_later(tmp_path: Pat
         c.acknowledge = True
         await c.start()
         await until(lambda: len(c.hellos) == 3, "it comes back again")
-        again = await until(lambda: [r.seq for _, r in c.reports if isinstance(r.event, AttemptSucceeded)][1:], "sent again")
+        again = await until(
+            lambda: [r.seq for _, r in c.reports if isinstance(r.event, AttemptSucceeded)][1:], "sent again"
+        )
         assert first[:1] == again[:1]
         assert c.headers[-1]["Authorization"] == "Bearer secret"
 
@@ -132,6 +134,8 @@ async def test_without_cgroups_daemons_still_end_and_memory_is_watched(tmp_path:
         await b.start("greedy", argv=(*python("-c"), code), memory=100 << 20)
         failed = await b.controller.event("greedy", AttemptFailed)
         assert failed.cause.startswith("out of memory: ")
-        await b.start("bound", argv=(*python("-c"), "import os; print(os.sched_getaffinity(0))"), devices=(1,))
+        await b.start(
+            "bound", argv=(*python("-c"), "import os; print(os.sched_getaffinity(0))"), devices=(1,)
+        )
         await b.controller.event("bound", AttemptSucceeded)
         assert b.log("bound") == f"{{{sorted(os.sched_getaffinity(0))[1 % len(os.sched_getaffinity(0))]}}}\n"

@@ -30,7 +30,9 @@ def host(folder: Path, version: int, own: str = "/") -> Path:
             (at / "cpuset.cpus").write_text("0-1\n")
             (at / "cpuset.mems").write_text("0\n")
     else:
-        (folder / "unified" / own.lstrip("/") / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+        (folder / "unified" / own.lstrip("/") / "cgroup.controllers").write_text(
+            "cpuset cpu io memory pids\n"
+        )
     return proc
 
 
@@ -86,7 +88,10 @@ def test_members_are_those_of_all_leaves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "name", "body"),
-    [(1, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"), (2, "memory.events", "oom 3\noom_kill 2\n")],
+    [
+        (1, "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
+        (2, "memory.events", "oom 3\noom_kill 2\n"),
+    ],
 )
 def test_kills_for_memory_are_counted(tmp_path: Path, version: int, name: str, body: str) -> None:
     cage = CgroupCage({"memory": tmp_path}, version, None)

@@ -77,8 +77,13 @@ def test_nothing_is_lost_while_a_process_writes_and_the_writer_is_held_for_the_e
 
 
 @settings(max_examples=50)
-@given(st.lists(st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=("Cs",)), max_size=50)), st.integers(1, 60))
-def test_a_tail_is_the_end_of_the_file(tmp_path_factory: pytest.TempPathFactory, lines: list[str], n: int) -> None:
+@given(
+    st.lists(st.text(st.characters(blacklist_characters="\n\r", blacklist_categories=("Cs",)), max_size=50)),
+    st.integers(1, 60),
+)
+def test_a_tail_is_the_end_of_the_file(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], n: int
+) -> None:
     log = tmp_path_factory.mktemp("t") / "a.log"
     log.write_text("".join(f"{line}.\n" for line in lines))
     assert tail(log, n) == [f"{line}." for line in lines][-n:]
@@ -95,7 +100,10 @@ def test_last_words_are_the_last_line_with_anything_on_it(tmp_path: Path) -> Non
 
 def test_logs_are_listed_by_rank_of_the_latest_epoch(tmp_path: Path) -> None:
     assert log_files(tmp_path) == []
-    for epoch, names in ((2, ["rank-0.log"]), (10, ["rank-0.log", "rank-10.log", "rank-2.log", "setup.log", "rank-0.log.1"])):
+    for epoch, names in (
+        (2, ["rank-0.log"]),
+        (10, ["rank-0.log", "rank-10.log", "rank-2.log", "setup.log", "rank-0.log.1"]),
+    ):
         epoch_folder(tmp_path, epoch).mkdir()
         for name in names:
             (epoch_folder(tmp_path, epoch) / name).touch()
@@ -111,7 +119,11 @@ async def test_a_follower_sees_all_lines_of_all_ranks_across_rotations(tmp_path:
         lambda: one.open("a").write("c\nd\n"),
         lambda: rotate(one, 1),
         lambda: one.open("a").write("e\n"),
-        lambda: (one.open("a").write("f\n"), rotate(one, 1), one.open("a").write("a line that is longer than before\n")),
+        lambda: (
+            one.open("a").write("f\n"),
+            rotate(one, 1),
+            one.open("a").write("a line that is longer than before\n"),
+        ),
         lambda: two.open("a").write("no end"),
     ]
 
