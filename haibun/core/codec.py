@@ -49,11 +49,13 @@ def decode(kind: str, version: int, body: bytes) -> AnyEvent:
         raise CodecError(f"event {kind!r} has version {version}; this Haibun reads up to {current}: upgrade it")
     try:
         if version == current:
-            return _decoder.decode(body)
+            event: AnyEvent = _decoder.decode(body)
+            return event
         raw: dict[str, Any] = msgspec.msgpack.decode(body)
         for v in range(version, current):
             raw = UPCASTERS[kind, v](raw)
-        return msgspec.convert(raw, AnyEvent)
+        lifted: AnyEvent = msgspec.convert(raw, AnyEvent)  # type: ignore[call-overload]
+        return lifted
     except KeyError:
         raise CodecError(f"no upcaster leads event {kind!r} on from version {version}") from None
     except (msgspec.DecodeError, msgspec.ValidationError) as e:

@@ -8,8 +8,8 @@ Options of a demand lie side by side: ``first[demand]`` to ``first[demand + 1] -
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec import Struct
@@ -30,6 +30,14 @@ class Rates(Protocol):
     def rate(self, model: str | None, device_type: str, devices: int, consolidated: bool) -> float: ...
 
     def observe(self, model: str, device_type: str, devices: int, consolidated: bool, rate: float) -> None: ...
+
+    def to_rows(self) -> Sequence[tuple[Any, ...]]:
+        """What was learnt, as plain values, for a snapshot."""
+        ...
+
+    def restore(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Take back what ``to_rows`` gave."""
+        ...
 
 
 class Demand(Struct, frozen=True):

@@ -132,6 +132,7 @@ class JobTable:
         self.reasons: dict[int, Reason] = {}
         self.dependents: dict[JobId, list[int]] = {}
         self.free_rows: list[int] = []
+        self.highest = 0  # the highest id that is a number, of all jobs ever
 
     def add(self, job: Job) -> int:
         """A row for a new job, an old row if one was given back."""
@@ -143,6 +144,8 @@ class JobTable:
             row = c.add_row()
             self.jobs.append(job)
         self.row_of[job.id] = row
+        if job.id.isdecimal():
+            self.highest = max(self.highest, int(job.id))
         c.priority[row] = job.priority
         c.tenant[row] = self.tenants.code(job.tenant)
         c.preemptible[row] = job.preemptible

@@ -47,7 +47,8 @@ class _Snapshot(Struct):
     awaiting_release: list[int]
     timers: list[tuple[float, int, int]]
     memory: dict[str, bytes]
-    rates: list[tuple[str, str, int, bool, float]]
+    rates: list[tuple[Any, ...]]
+    highest: int = 0
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -55,7 +56,7 @@ _decoder = msgspec.msgpack.Decoder(_Snapshot)
 
 
 def dump(state: State) -> bytes:
-    """All of a State but its rates, unless these were learnt (then they are in it too)."""
+    """All of a State, as bytes."""
     fleet, jobs = state.fleet, state.jobs
     books = {"nodes": fleet.nodes, "pools": fleet.pools, "devices": fleet.devices}
     n = jobs.columns.n
@@ -78,7 +79,8 @@ def dump(state: State) -> bytes:
             awaiting_release=list(state.awaiting_release),
             timers=state.timers,
             memory={name: column[:n].tobytes() for name, column in state.memory.columns.items()},
-            rates=[(*key, rate) for key, rate in getattr(state.rates, "known", {}).items()],
+            rates=[tuple(row) for row in state.rates.to_rows()],
+            highest=jobs.highest,
         )
     )
 
@@ -98,8 +100,7 @@ def load(blob: bytes, rates: Rates | None = None) -> State:
     state = State(rates)
     state.now, state.sequence, state.decisions = s.now, s.sequence, s.decisions
     state.config = Config(*s.config)
-    for name, kind, devices, together, rate in s.rates:
-        state.rates.observe(name, kind, devices, together, rate)
+    state.rates.restore(s.rates)
     _load_fleet(state, s)
     _load_jobs(state, s)
     state.awaiting_release = dict.fromkeys(s.awaiting_release)
@@ -122,6 +123,7 @@ def _load_jobs(state: State, s: _Snapshot) -> None:
     jobs.jobs = s.jobs
     jobs.tenants = Codes(s.tenants)
     jobs.gangs, jobs.reasons, jobs.free_rows = s.gangs, s.reasons, s.free_rows
+    jobs.highest = s.highest
     c = jobs.columns
     for row, job in enumerate(s.jobs):
         if job is None:

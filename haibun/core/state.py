@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,13 @@ class UnitRates:
     def observe(self, model: str, device_type: str, devices: int, consolidated: bool, rate: float) -> None:
         """Nothing is learnt."""
 
+    def to_rows(self) -> Sequence[tuple[Any, ...]]:
+        """None."""
+        return ()
+
+    def restore(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Nothing to take back."""
+
 
 class LearntRates:
     """Rates as they are measured, the last one counts; nothing is known of a gang never measured."""
@@ -41,6 +49,15 @@ class LearntRates:
     def observe(self, model: str, device_type: str, devices: int, consolidated: bool, rate: float) -> None:
         """Remember a measured rate."""
         self.known[model, device_type, devices, consolidated] = rate
+
+    def to_rows(self) -> Sequence[tuple[Any, ...]]:
+        """(model, device type, devices, consolidated, rate) of all that was measured."""
+        return [(*key, rate) for key, rate in self.known.items()]
+
+    def restore(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Take back what ``to_rows`` gave."""
+        for model, device_type, devices, consolidated, rate in rows:
+            self.observe(model, device_type, devices, consolidated, rate)
 
 
 @dataclass(slots=True)

@@ -153,4 +153,5 @@ class View:
         speed = np.where(np.isnan(j.speed[rows]), self.demands.best_rate[j.demand[rows]], j.speed[rows])
         left = j.total[rows] - (j.done[rows] + j.rate[rows] * (now - j.as_of[rows]))
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.maximum(left, 0.0) / speed
+            seconds: NDArray[np.float64] = np.maximum(left, 0.0) / speed
+        return seconds

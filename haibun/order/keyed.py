@@ -85,4 +85,5 @@ _NOTHING_DUE = Due()
 def not_running(view: View, rows: Rows) -> NDArray[np.bool_]:
     """1 for jobs without a gang, 0 for those with one: as a key column it keeps peers from being displaced."""
     state = view.jobs.state[rows]
-    return (state != STARTING) & (state != RUNNING)
+    without: NDArray[np.bool_] = (state != STARTING) & (state != RUNNING)
+    return without

@@ -48,7 +48,7 @@ class Tiresias(Keyed):
     def keys(self, view: View, rows: Rows, now: float) -> Keys:
         """Priority, queue, first start, submission."""
         j = view.jobs
-        queue = view.memory(QUEUE)[rows]
+        queue: Any = view.memory(QUEUE)[rows]
         if self._queue:
             queue = [self._queue.get(row, old) for row, old in zip(rows.tolist(), queue.tolist(), strict=True)]
         return columns(-j.priority[rows], queue, j.first_start[rows], j.submitted[rows])

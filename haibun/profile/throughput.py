@@ -150,14 +150,22 @@ class ThroughputTable:
             ValueError: a row is malformed; it is named.
         """
         table = cls(missing, scaling, smoothing, unmodelled)
+        table.restore(rows)
+        return table
+
+    def restore(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Put in rows that `to_rows` gave.
+
+        Raises:
+            ValueError: a row is malformed; it is named.
+        """
         for row in rows:
             try:
                 model, device_type, devices, consolidated, rate, samples = row
                 entry = _Entry(_rate(float(rate)), int(samples))
-                table._put(str(model), str(device_type), int(devices), bool(consolidated), entry)
+                self._put(str(model), str(device_type), int(devices), bool(consolidated), entry)
             except (TypeError, ValueError) as e:
                 raise ValueError(f"not a row of a throughput table: {row!r}: {e}") from None
-        return table
 
     def copy(self) -> ThroughputTable:
         """An independent copy, for a fork: O(entries)."""

@@ -19,6 +19,8 @@ from haibun.twin.costs import Costs
 
 _CHECKPOINT = StopMode.CHECKPOINT
 
+Happening = AttemptStarted | AttemptHeld | AttemptStopped | AttemptSucceeded
+
 
 class _Attempt:
     """One life of a job in the twin. ``done`` steps were done at ``since``; ``rate`` steps/s since, 0 while still."""
@@ -46,7 +48,7 @@ class TwinExecutor:
         self.lengths: dict[JobId, float] = {}
         self._attempts: dict[JobId, _Attempt] = {}
         self._last_devices: dict[JobId, tuple[int, ...]] = {}
-        self._heap: list[tuple[float, int, AnyEvent]] = []
+        self._heap: list[tuple[float, int, Happening]] = []
         self._order = 0
 
     def expect(self, job: JobId, steps: float) -> None:
@@ -113,27 +115,27 @@ class TwinExecutor:
         attempt.done, attempt.running = attempt.steps(now), False
         at_once.append(AttemptHeld(now, action.job, action.epoch, attempt.done))
 
-    def _later(self, at: float, event: AnyEvent, now: float, at_once: list[AnyEvent]) -> None:
+    def _later(self, at: float, event: Happening, now: float, at_once: list[AnyEvent]) -> None:
         if at <= now:
             self._happens(event, now)
             at_once.append(event)
         else:
             self._push(at, event)
 
-    def _push(self, at: float, event: AnyEvent) -> None:
+    def _push(self, at: float, event: Happening) -> None:
         self._order += 1
         heapq.heappush(self._heap, (at, self._order, event))
 
-    def _true(self, event: AnyEvent) -> bool:
+    def _true(self, event: Happening) -> bool:
         """Whether a planned event still comes to pass."""
-        attempt = self._attempts.get(event.job)  # type: ignore[union-attr]
-        if attempt is None or attempt.epoch != event.epoch:  # type: ignore[union-attr]
+        attempt = self._attempts.get(event.job)
+        if attempt is None or attempt.epoch != event.epoch:
             return False
         return type(event) is not AttemptSucceeded or (attempt.running and event.at >= attempt.since)
 
-    def _happens(self, event: AnyEvent, now: float) -> None:
+    def _happens(self, event: Happening, now: float) -> None:
         kind = type(event)
-        job: JobId = event.job  # type: ignore[union-attr]
+        job = event.job
         if kind is AttemptStarted:
             attempt = self._attempts[job]
             attempt.since, attempt.running = now, True

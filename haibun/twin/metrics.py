@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from haibun.core.state import State
 from haibun.core.vocabulary import JobState
@@ -45,14 +46,15 @@ def summary(state: State, cpu_s: float | None = None) -> dict[str, Any]:
     }
 
 
-def completion_times(state: State) -> np.ndarray[Any, np.dtype[np.float64]]:
+def completion_times(state: State) -> NDArray[np.float64]:
     """JCTs in seconds of the jobs that succeeded, in order of rows."""
     c = state.jobs.columns
     ended = c.state[: c.n] == JobState.SUCCEEDED
-    return c.ended_at[: c.n][ended] - c.submitted[: c.n][ended]
+    times: NDArray[np.float64] = c.ended_at[: c.n][ended] - c.submitted[: c.n][ended]
+    return times
 
 
-def _percentile(values: np.ndarray[Any, np.dtype[np.float64]], q: float) -> float | None:
+def _percentile(values: NDArray[np.float64], q: float) -> float | None:
     return float(np.percentile(values, q)) if len(values) else None
 
 
