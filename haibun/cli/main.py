@@ -1,0 +1,135 @@
+"""The command line. Commands are imported when they are called, so that each starts as fast as it can."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from haibun.cli.errors import report
+
+# name -> (module, function, group in --help); in the order in which --help lists them
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "run": ("run", "run", "Jobs"),
+    "submit": ("run", "submit", "Jobs"),
+    "ls": ("jobs", "ls", "Jobs"),
+    "show": ("jobs", "show", "Jobs"),
+    "logs": ("watch", "logs", "Jobs"),
+    "explain": ("jobs", "explain", "Jobs"),
+    "wait": ("watch", "wait", "Jobs"),
+    "cancel": ("verbs", "cancel", "Jobs"),
+    "pause": ("verbs", "pause", "Jobs"),
+    "resume": ("verbs", "resume", "Jobs"),
+    "priority": ("verbs", "priority", "Jobs"),
+    "shell": ("shell", "shell", "Jobs"),
+    "top": ("top", "top", "Cluster"),
+    "nodes": ("nodes", "nodes", "Cluster"),
+    "drain": ("nodes", "drain", "Cluster"),
+    "undrain": ("nodes", "undrain", "Cluster"),
+    "events": ("watch", "events", "Cluster"),
+    "up": ("server", "up", "Server"),
+    "down": ("server", "down", "Server"),
+    "simulate": ("simulate", "simulate", "Twin"),
+    "trace": ("trace", "trace", "Twin"),
+    "generate": ("trace", "generate", "Twin"),
+    "policies": ("about", "policies", "Twin"),
+    "demo": ("about", "demo", "About"),
+    "version": ("about", "version", "About"),
+}
+# After these, words belong to the user's command, even if they begin with a dash.
+_PASS_ON = {"run", "shell"}
+
+
+class Lazy(TyperGroup):
+    """Imports a command's module only when that command is called, or described."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All names, in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, or None."""
+        return command(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the arguments begin with; an unknown one gets a suggestion."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            from difflib import get_close_matches
+
+            close = get_close_matches(args[0], COMMANDS, 1)
+            hint = f"did you mean {close[0]!r}?" if close else "'haibun --help' lists all commands"
+            raise UsageError(f"there is no command {args[0]!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+# Typer has moved these classes between versions; they stay the bases of its public one.
+UsageError: Any = typer.BadParameter.__mro__[1]
+ClickException: Any = UsageError.__mro__[1]
+
+
+def command(name: str) -> Any:
+    """The click command of that name, made from its function."""
+    module, function, panel = COMMANDS[name]
+    made = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    settings = {"allow_interspersed_args": False} if name in _PASS_ON else {}
+    body = getattr(importlib.import_module(f"haibun.cli.{module}"), function)
+    made.command(name, rich_help_panel=panel, context_settings=settings)(body)
+    return typer.main.get_command(made)
+
+
+app = typer.Typer(
+    cls=Lazy,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import haibun
+
+        print(f"haibun {haibun.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _haibun(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Run deep-learning jobs on a cluster, and replay traces of them in its twin.
+
+    Start a server with `haibun up`, then try `haibun run -- python train.py`.
+    """
+
+
+def invoke(args: Sequence[str]) -> int:
+    """Run one command line; returns its exit code. Errors go to stderr, as JSON where ``--json`` is given."""
+    words = list(args)
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    try:
+        code = typer.main.get_command(app)(words, prog_name="haibun", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except SystemExit as e:
+        return e.code if isinstance(e.code, int) else 1
+    except BaseException as e:
+        if isinstance(e, ClickException) and not as_json and not getattr(e, "message", ""):
+            return 2  # no arguments: help was printed
+        return report(e, as_json, usage=isinstance(e, ClickException))
+
+
+def main() -> None:
+    """The entry point ``haibun``."""
+    sys.exit(invoke(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()
