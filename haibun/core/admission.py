@@ -54,6 +54,4 @@ def _impossible(job: Job, offers: list[str]) -> str:
     with_ = f" with {' and '.join(each)} each" if each else ""
     on = f" on exactly {shape.nodes} nodes" if shape.nodes else ""
     offer = " or ".join(dict.fromkeys(offers)) or "nothing: no node has joined"
-    return (
-        f"a gang of {shape.devices} devices{on}{with_} can never be placed; the whole cluster, empty, offers {offer}"
-    )
+    return f"a gang of {shape.devices} devices{on}{with_} can never be placed; the whole cluster, empty, offers {offer}"

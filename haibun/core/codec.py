@@ -46,7 +46,9 @@ def decode(kind: str, version: int, body: bytes) -> AnyEvent:
     """
     current = VERSIONS.get(kind, 1)
     if version > current:
-        raise CodecError(f"event {kind!r} has version {version}; this Haibun reads up to {current}: upgrade it")
+        raise CodecError(
+            f"event {kind!r} has version {version}; this Haibun reads up to {current}: upgrade it"
+        )
     try:
         if version == current:
             event: AnyEvent = _decoder.decode(body)
@@ -54,7 +56,7 @@ def decode(kind: str, version: int, body: bytes) -> AnyEvent:
         raw: dict[str, Any] = msgspec.msgpack.decode(body)
         for v in range(version, current):
             raw = UPCASTERS[kind, v](raw)
-        lifted: AnyEvent = msgspec.convert(raw, AnyEvent)  # type: ignore[call-overload]
+        lifted: AnyEvent = msgspec.convert(raw, AnyEvent)
         return lifted
     except KeyError:
         raise CodecError(f"no upcaster leads event {kind!r} on from version {version}") from None

@@ -29,7 +29,9 @@ class Rates(Protocol):
 
     def rate(self, model: str | None, device_type: str, devices: int, consolidated: bool) -> float: ...
 
-    def observe(self, model: str, device_type: str, devices: int, consolidated: bool, rate: float) -> None: ...
+    def observe(
+        self, model: str, device_type: str, devices: int, consolidated: bool, rate: float
+    ) -> None: ...
 
     def to_rows(self) -> Sequence[tuple[Any, ...]]:
         """What was learnt, as plain values, for a snapshot."""
@@ -185,7 +187,9 @@ def most(demands: Demands, option: int, fleet: Fleet, ever: bool = False) -> int
         rooms = [(site, each) for site, k in rooms if k >= each]
     if locality is Locality.ANY:
         return _sum_of_nodes(rooms, wanted)
-    return max((_sum_of_nodes([r for r in rooms if r[0] == s], wanted) for s in {r[0] for r in rooms}), default=0)
+    return max(
+        (_sum_of_nodes([r for r in rooms if r[0] == s], wanted) for s in {r[0] for r in rooms}), default=0
+    )
 
 
 def _sum_of_nodes(rooms: list[tuple[int, int]], wanted: int) -> int:

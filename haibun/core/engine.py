@@ -14,8 +14,8 @@ from haibun.core.reasons import Reason, Why
 from haibun.core.stages import (
     Cost,
     Evicted,
-    Packer,
     PackAlone,
+    Packer,
     Placed,
     Placement,
     Placer,
@@ -28,7 +28,11 @@ from haibun.core.stages import (
 from haibun.core.state import State
 from haibun.core.view import View
 
-_PREEMPTED, _TAKEN, _PLACED = Why.PREEMPTED, Why.PLACED_BY_PREEMPTION, Why.PLACED  # see vocabulary: looked up once
+_PREEMPTED, _TAKEN, _PLACED = (
+    Why.PREEMPTED,
+    Why.PLACED_BY_PREEMPTION,
+    Why.PLACED,
+)  # see vocabulary: looked up once
 
 Record = Callable[[AnyEvent], None]
 
@@ -111,7 +115,8 @@ class Engine:
         jobs = self.state.jobs
         by = jobs.job(evicted.by).id
         return Evict(
-            jobs.job(evicted.row).id, Reason(_PREEMPTED, (evicted.rank, self.state.config.policy, f"job {by}"))
+            jobs.job(evicted.row).id,
+            Reason(_PREEMPTED, (evicted.rank, self.state.config.policy, f"job {by}")),
         )
 
     def _place(self, placed: Placed) -> Place:

@@ -183,7 +183,8 @@ class Fleet:
             node = int(pools.node[d.pool[device]])
             asked[node] = asked.get(node, 0) + 1
         return all(
-            cpu * k <= nodes.cpu_here[node] and memory * k <= nodes.memory_here[node] for node, k in asked.items()
+            cpu * k <= nodes.cpu_here[node] and memory * k <= nodes.memory_here[node]
+            for node, k in asked.items()
         )
 
     def occupy(self, row: int, devices: tuple[int, ...], cpu: int, memory: int) -> None:

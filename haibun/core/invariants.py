@@ -175,7 +175,7 @@ def _free_devices(state: State) -> Iterator[str]:
 
 
 def _hosts(state: State) -> Iterator[str]:
-    """CPUs and memory of nodes, both books: what is left is what there is less what gangs take, and not < 0."""
+    """CPUs and memory of nodes, both books: what is left is what there is less what gangs take, never < 0."""
     fleet, n = state.fleet, state.fleet.nodes
     books = {"planned": fleet.devices.claim, "used": fleet.devices.owner}
     left = {

@@ -55,7 +55,9 @@ from haibun.core.vocabulary import (
     StopMode,
 )
 
-BACKOFF_FIRST = 1.0  # seconds before the first retry; doubles with each failure: a broken node or script must not spin
+BACKOFF_FIRST = (
+    1.0  # seconds before the first retry; doubles with each failure: a broken node or script must not spin
+)
 BACKOFF_MOST = 300.0
 
 WAITING = (PENDING, QUEUED, RECOVERING)
@@ -142,7 +144,9 @@ def _lose_node(state: State, row: int, node: int, event: NodeLost, actions: Acti
 
 
 def _rows_on(state: State, node: int) -> list[int]:
-    return [row for row, gang in state.jobs.gangs.items() if any(state.fleet.node_of(d) == node for d in gang)]
+    return [
+        row for row, gang in state.jobs.gangs.items() if any(state.fleet.node_of(d) == node for d in gang)
+    ]
 
 
 def _node(state: State, name: str) -> int:

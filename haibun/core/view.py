@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from haibun.core.columns import Columns, read_only
-from haibun.core.fleet import DeviceColumns, NodeColumns, PoolColumns
 from haibun.core.demand import DemandColumns, OptionColumns
+from haibun.core.fleet import DeviceColumns, NodeColumns, PoolColumns
 from haibun.core.jobs import JobColumns
 from haibun.core.state import State
 from haibun.core.vocabulary import JobState

@@ -129,11 +129,15 @@ class JobState(IntEnum):
 
 # The states as plain integers, for columns: comparing a NumPy scalar with an enum member takes a microsecond, because
 # NumPy asks the member's class for array protocols first; with an int it takes thirty nanoseconds.
-PENDING, QUEUED, RECOVERING, STARTING, RUNNING, STOPPING, PAUSED, SUCCEEDED, FAILED, CANCELLED = map(int, JobState)
+PENDING, QUEUED, RECOVERING, STARTING, RUNNING, STOPPING, PAUSED, SUCCEEDED, FAILED, CANCELLED = map(
+    int, JobState
+)
 
 
 class StopMode(StrEnum):
     """How an attempt gives its devices back."""
 
-    CHECKPOINT = "checkpoint"  # notice, save at a step boundary, end; an unattached script is ended with what it has
+    CHECKPOINT = (
+        "checkpoint"  # notice, save at a step boundary, end; an unattached script is ended with what it has
+    )
     KILL = "kill"  # at once

@@ -14,21 +14,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from haibun.core import vocabulary
+from haibun.core.precedence import precedes
 from haibun.core.stages import KEYS, Keys, Rows
 
 NO_LANE, WAITING_LANE, RUNNING_LANE = 0, 1, 2
 QUEUED, STARTING, RUNNING = int(vocabulary.QUEUED), int(vocabulary.STARTING), int(vocabulary.RUNNING)
-
-
-@njit(cache=True, inline="always")
-def precedes(keys: Any, a: Any, b: Any) -> bool:
-    """Whether row ``a`` ranks before row ``b``."""
-    for k in range(keys.shape[1]):
-        if keys[a, k] < keys[b, k]:
-            return True
-        if keys[a, k] > keys[b, k]:
-            return False
-    return bool(a < b)
 
 
 @njit(cache=True)

@@ -50,7 +50,9 @@ class Tiresias(Keyed):
         j = view.jobs
         queue: Any = view.memory(QUEUE)[rows]
         if self._queue:
-            queue = [self._queue.get(row, old) for row, old in zip(rows.tolist(), queue.tolist(), strict=True)]
+            queue = [
+                self._queue.get(row, old) for row, old in zip(rows.tolist(), queue.tolist(), strict=True)
+            ]
         return columns(-j.priority[rows], queue, j.first_start[rows], j.submitted[rows])
 
     def due(self, view: View, lanes: Lanes, now: float) -> Due:

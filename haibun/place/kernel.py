@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from haibun.order.lane import precedes
+from haibun.core.precedence import precedes
 
 UNBOUNDED = 1 << 60
 NODE, SITE = 0, 1  # indices into demand.LOCALITIES
@@ -36,7 +36,7 @@ def _capacity(books: Any, pool: int, p_node: Any, cpu: int, memory: int) -> int:
         room = min(room, cpus[node] // cpu)
     if memory > 0:
         room = min(room, mem[node] // memory)
-    return max(0, room)
+    return int(max(0, room))
 
 
 @njit(cache=True)

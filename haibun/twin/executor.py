@@ -16,7 +16,6 @@ from haibun.core.events import (
 from haibun.core.vocabulary import JobId, StopMode
 from haibun.twin.costs import Costs
 
-
 _CHECKPOINT = StopMode.CHECKPOINT
 
 Happening = AttemptStarted | AttemptHeld | AttemptStopped | AttemptSucceeded
