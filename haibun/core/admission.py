@@ -15,7 +15,7 @@ def admit(state: State, job: Job) -> None:
     """Check a job against the State; returns nothing.
 
     Raises:
-        AdmissionError: its id is taken, it depends on an unknown job, or no set of nodes ever known could hold its gang.
+        AdmissionError: its id is taken, it depends on an unknown job, or no nodes ever known could hold its gang.
     """
     if job.id in state.jobs.row_of:
         raise AdmissionError(f"job {job.id} was submitted already")

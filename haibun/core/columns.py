@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,39 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
+class _Column(NamedTuple):
+    """How a column is made: its dtype, and the value of a fresh row."""
+
+    dtype: type
+    fresh: Any
+
+
+def ints(fresh: int = 0) -> Ints:
+    """Declares a column of whole numbers."""
+    return cast(Ints, _Column(np.int64, fresh))
+
+
+def floats(fresh: float = 0.0) -> Floats:
+    """Declares a column of floats."""
+    return cast(Floats, _Column(np.float64, fresh))
+
+
+def bools(fresh: bool = False) -> Bools:
+    """Declares a column of truth values."""
+    return cast(Bools, _Column(np.bool_, fresh))
+
+
 class Columns:
-    """Columns of equal length. Subclasses declare ``COLUMNS``: name -> (dtype, value of a fresh row).
+    """Columns of equal length. A subclass declares them as ``name: Ints = ints()`` and the like.
 
     The arrays are longer than ``n``; rows from ``n`` on hold fresh values. ``version`` rises whenever arrays are
     replaced by longer ones, so that whoever keeps a window on them knows to take a new one.
     """
 
-    COLUMNS: dict[str, tuple[Any, Any]] = {}
+    COLUMNS: ClassVar[dict[str, _Column]] = {}
+
+    def __init_subclass__(cls) -> None:
+        cls.COLUMNS = {name: value for name, value in vars(cls).items() if isinstance(value, _Column)}
 
     def __init__(self, capacity: int = 64) -> None:
         self.n = 0

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from msgspec import Struct
 
-from haibun.core.columns import Bools, Columns, Floats, Ints
+from haibun.core.columns import Bools, Columns, Floats, Ints, bools, floats, ints
 from haibun.core.fleet import UNBOUNDED, Fleet, Health, millicpus
 from haibun.core.vocabulary import Job, Locality, Shape
 
@@ -54,46 +54,26 @@ class Demand(Struct, frozen=True):
 class OptionColumns(Columns):
     """One row an option. ``nodes`` 0: any number. ``rate`` as profiled on one node where it may be on one, steps/s."""
 
-    demand: Ints
-    type: Ints
-    devices: Ints
-    locality: Ints
-    nodes: Ints
-    rate: Floats
-    shape: Ints
-
-    COLUMNS = {
-        "demand": (np.int64, 0),
-        "type": (np.int64, 0),
-        "devices": (np.int64, 0),
-        "locality": (np.int64, 0),
-        "nodes": (np.int64, 0),
-        "rate": (np.float64, math.nan),
-        "shape": (np.int64, 0),
-    }
+    demand: Ints = ints()
+    type: Ints = ints()
+    devices: Ints = ints()
+    locality: Ints = ints()
+    nodes: Ints = ints()
+    rate: Floats = floats(math.nan)
+    shape: Ints = ints()
 
 
 class DemandColumns(Columns):
     """One row a demand. ``cpu`` in thousandths and ``memory`` in bytes, for each device; ``possible``: healthy nodes
     could hold it if they were empty; ``least``: fewest devices over its options."""
 
-    first: Ints
-    last: Ints
-    cpu: Ints
-    memory: Ints
-    least: Ints
-    possible: Bools
-    best_rate: Floats
-
-    COLUMNS = {
-        "first": (np.int64, 0),
-        "last": (np.int64, 0),
-        "cpu": (np.int64, 0),
-        "memory": (np.int64, 0),
-        "least": (np.int64, 0),
-        "possible": (np.bool_, False),
-        "best_rate": (np.float64, math.nan),
-    }
+    first: Ints = ints()
+    last: Ints = ints()
+    cpu: Ints = ints()
+    memory: Ints = ints()
+    least: Ints = ints()
+    possible: Bools = bools()
+    best_rate: Floats = floats(math.nan)
 
 
 class Demands:

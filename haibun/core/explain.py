@@ -165,7 +165,7 @@ def _walk(state: State, ranking: Ranking, row: int) -> tuple[list[int], int | No
 
 
 def _never_fits(state: State, demand: int) -> Reason:
-    rows, options = state.demands.rows, state.demands.options
+    rows = state.demands.rows
     first, last = int(rows.first[demand]), int(rows.last[demand])
     shape = state.demands.items[demand].shapes[0]
     kind = shape.device_type or "devices"

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-import numpy as np
-
-from haibun.core.columns import Bools, Codes, Columns, Ints
+from haibun.core.columns import Bools, Codes, Columns, Ints, bools, ints
 from haibun.core.vocabulary import Node
 
 UNBOUNDED = 1 << 60
@@ -38,25 +36,14 @@ class Health(IntEnum):
 class NodeColumns(Columns):
     """One row a node. ``cpu_free`` and ``memory_free`` are the plan's book, ``*_here`` the world's."""
 
-    health: Ints
-    site: Ints
-    cpus: Ints
-    memory: Ints
-    cpu_free: Ints
-    memory_free: Ints
-    cpu_here: Ints
-    memory_here: Ints
-
-    COLUMNS = {
-        "health": (np.int64, 0),
-        "site": (np.int64, 0),
-        "cpus": (np.int64, 0),
-        "memory": (np.int64, 0),
-        "cpu_free": (np.int64, 0),
-        "memory_free": (np.int64, 0),
-        "cpu_here": (np.int64, 0),
-        "memory_here": (np.int64, 0),
-    }
+    health: Ints = ints()
+    site: Ints = ints()
+    cpus: Ints = ints()
+    memory: Ints = ints()
+    cpu_free: Ints = ints()
+    memory_free: Ints = ints()
+    cpu_here: Ints = ints()
+    memory_here: Ints = ints()
 
 
 class PoolColumns(Columns):
@@ -65,33 +52,21 @@ class PoolColumns(Columns):
     ``free`` counts devices without a claim. ``open`` says that the node takes work.
     """
 
-    node: Ints
-    type: Ints
-    first: Ints
-    count: Ints
-    memory: Ints
-    free: Ints
-    open: Bools
-
-    COLUMNS = {
-        "node": (np.int64, 0),
-        "type": (np.int64, 0),
-        "first": (np.int64, 0),
-        "count": (np.int64, 0),
-        "memory": (np.int64, 0),
-        "free": (np.int64, 0),
-        "open": (np.bool_, False),
-    }
+    node: Ints = ints()
+    type: Ints = ints()
+    first: Ints = ints()
+    count: Ints = ints()
+    memory: Ints = ints()
+    free: Ints = ints()
+    open: Bools = bools()
 
 
 class DeviceColumns(Columns):
     """One row a device."""
 
-    pool: Ints
-    claim: Ints
-    owner: Ints
-
-    COLUMNS = {"pool": (np.int64, 0), "claim": (np.int64, NO_JOB), "owner": (np.int64, NO_JOB)}
+    pool: Ints = ints()
+    claim: Ints = ints(NO_JOB)
+    owner: Ints = ints(NO_JOB)
 
 
 class Fleet:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 
-import numpy as np
-
-from haibun.core.columns import Bools, Codes, Columns, Floats, Ints
+from haibun.core.columns import Bools, Codes, Columns, Floats, Ints, bools, floats, ints
 from haibun.core.reasons import Reason
 from haibun.core.vocabulary import CANCELLED, RUNNING, Job, JobId, JobState
 
@@ -28,81 +26,44 @@ class JobColumns(Columns):
 
     Work: ``done`` steps were done at ``as_of``, and ``rate`` steps/s are being done since; ``service`` device-seconds
     were had by then, at ``width`` devices since. ``speed`` is the steps/s last seen or profiled for the gang it has or
-    had. ``waited`` sums the time spent queued, up to the last start; ``ran`` that spent running; ``lost`` that whose work
-    was lost.
+    had. ``waited`` sums the time spent queued, up to the last start; ``ran`` that spent running; ``lost`` that
+    whose work was lost.
     """
 
-    state: Ints
-    intent: Ints
-    demand: Ints
-    priority: Ints
-    tenant: Ints
-    preemptible: Bools
-    held: Bools
-    launched: Bools
-    submitted: Floats
-    queued_at: Floats
-    first_start: Floats
-    started_at: Floats
-    running_since: Floats
-    ended_at: Floats
-    not_before: Floats
-    walltime: Floats
-    total: Floats
-    done: Floats
-    durable: Floats
-    rate: Floats
-    speed: Floats
-    as_of: Floats
-    service: Floats
-    width: Ints
-    type: Ints
-    waited: Floats
-    ran: Floats
-    lost: Floats
-    epoch: Ints
-    preemptions: Ints
-    failures: Ints
-    retries: Ints
-    avoid: Ints
-    blockers: Ints
-
-    COLUMNS = {
-        "state": (np.int64, 0),
-        "intent": (np.int64, 0),
-        "demand": (np.int64, 0),
-        "priority": (np.int64, 0),
-        "tenant": (np.int64, 0),
-        "preemptible": (np.bool_, True),
-        "held": (np.bool_, False),
-        "launched": (np.bool_, False),
-        "submitted": (np.float64, math.nan),
-        "queued_at": (np.float64, math.nan),
-        "first_start": (np.float64, math.nan),
-        "started_at": (np.float64, math.nan),
-        "running_since": (np.float64, math.nan),
-        "ended_at": (np.float64, math.nan),
-        "not_before": (np.float64, -math.inf),
-        "walltime": (np.float64, math.inf),
-        "total": (np.float64, math.nan),
-        "done": (np.float64, 0.0),
-        "durable": (np.float64, 0.0),
-        "rate": (np.float64, 0.0),
-        "speed": (np.float64, math.nan),
-        "as_of": (np.float64, 0.0),
-        "service": (np.float64, 0.0),
-        "width": (np.int64, 0),
-        "type": (np.int64, -1),
-        "waited": (np.float64, 0.0),
-        "ran": (np.float64, 0.0),
-        "lost": (np.float64, 0.0),
-        "epoch": (np.int64, 0),
-        "preemptions": (np.int64, 0),
-        "failures": (np.int64, 0),
-        "retries": (np.int64, 0),
-        "avoid": (np.int64, -1),
-        "blockers": (np.int64, 0),
-    }
+    state: Ints = ints()
+    intent: Ints = ints()
+    demand: Ints = ints()
+    priority: Ints = ints()
+    tenant: Ints = ints()
+    preemptible: Bools = bools(True)
+    held: Bools = bools()
+    launched: Bools = bools()
+    submitted: Floats = floats(math.nan)
+    queued_at: Floats = floats(math.nan)
+    first_start: Floats = floats(math.nan)
+    started_at: Floats = floats(math.nan)
+    running_since: Floats = floats(math.nan)
+    ended_at: Floats = floats(math.nan)
+    not_before: Floats = floats(-math.inf)
+    walltime: Floats = floats(math.inf)
+    total: Floats = floats(math.nan)
+    done: Floats = floats()
+    durable: Floats = floats()
+    rate: Floats = floats()
+    speed: Floats = floats(math.nan)
+    as_of: Floats = floats()
+    service: Floats = floats()
+    width: Ints = ints()
+    type: Ints = ints(-1)
+    waited: Floats = floats()
+    ran: Floats = floats()
+    lost: Floats = floats()
+    epoch: Ints = ints()
+    preemptions: Ints = ints()
+    failures: Ints = ints()
+    retries: Ints = ints()
+    avoid: Ints = ints(-1)
+    blockers: Ints = ints()
 
     def accrue(self, row: int, at: float) -> None:
         """Book the work done and the service had between ``as_of`` and ``at``."""
