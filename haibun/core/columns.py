@@ -68,7 +68,7 @@ class Columns:
     def _grow(self, capacity: int) -> None:
         for name, (dtype, fresh) in self.COLUMNS.items():
             old = getattr(self, name)
-            new = np.full(capacity, fresh, dtype)
+            new: NDArray[Any] = np.full(capacity, fresh, dtype)
             new[: self.n] = old[: self.n]
             setattr(self, name, new)
         self._capacity = capacity
