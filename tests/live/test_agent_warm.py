@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import struct
@@ -195,3 +196,33 @@ async def test_a_shell_runs_in_a_jobs_environment_on_a_terminal(here: Bench) -> 
     assert last == (b"x", struct.pack("<i", 5))
     writer.close()
     await here.stop("inside", grace=0.0)
+
+
+async def test_the_shell_command_puts_this_terminal_through_to_the_agent(here: Bench) -> None:
+    import asyncio
+    import pty
+
+    code = (
+        "import sys; from pathlib import Path; from haibun.run.shell import attach;"
+        " from haibun.run.terminal import Ask;"
+        " sys.exit(attach(Path(sys.argv[1]), Ask(cwd='/tmp', argv=('/bin/sh', '-i'))))"
+    )
+    master, slave = pty.openpty()
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, str(here.state / "agent.sock"), stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    os.set_blocking(master, False)
+    seen = b""
+
+    def shows(what: bytes) -> bool:
+        nonlocal seen
+        with contextlib.suppress(OSError):
+            seen += os.read(master, 1 << 16)
+        return what in seen
+
+    await until(lambda: shows(b"# ") or shows(b"$ "), "a prompt")
+    os.write(master, b"echo $PWD-$((6 * 7)); exit 3\n")
+    await until(lambda: shows(b"/tmp-42"), "the answer")
+    assert await client.wait() == 3
+    os.close(master)
