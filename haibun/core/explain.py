@@ -91,10 +91,11 @@ def _since(state: State, row: int) -> float:
 
 def _blockers(state: State, row: int) -> list[JobId]:
     jobs = state.jobs
+    job = jobs.job(row)
     return [
         needed
-        for needed in jobs.job(row).depends_on
-        if needed in jobs.row_of and jobs.columns.state[jobs.row_of[needed]] != JobState.SUCCEEDED
+        for needed in (*job.depends_on, *job.after)
+        if needed in jobs.row_of and not state.jobs.state(jobs.row_of[needed]).ended
     ]
 
 

@@ -91,7 +91,7 @@ class JobTable:
         self.jobs: list[Job | None] = []
         self.gangs: dict[int, tuple[int, ...]] = {}
         self.reasons: dict[int, Reason] = {}
-        self.dependents: dict[JobId, list[int]] = {}
+        self.dependents: dict[JobId, list[JobId]] = {}
         self.free_rows: list[int] = []
         self.highest = 0  # the highest id that is a number, of all jobs ever
 
@@ -115,8 +115,8 @@ class JobTable:
             c.total[row] = job.total_steps
         if job.walltime is not None:
             c.walltime[row] = job.walltime
-        for needed in job.depends_on:
-            self.dependents.setdefault(needed, []).append(row)
+        for needed in (*job.depends_on, *job.after):
+            self.dependents.setdefault(needed, []).append(job.id)
         return row
 
     def retire(self, row: int) -> None:

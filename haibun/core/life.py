@@ -168,11 +168,12 @@ def _job_submitted(state: State, event: JobSubmitted, actions: Actions) -> None:
     c.demand[row] = state.demands.number(job, state.fleet, state.rates)
     c.submitted[row] = c.as_of[row] = event.at
     waits_for = [d for d in job.depends_on if not _has_succeeded(state, d)]
+    failed = [d for d in waits_for if _has_ended(state, d)]
+    waits_for += [d for d in job.after if d in state.jobs.row_of and not _has_ended(state, d)]
     c.blockers[row] = len(waits_for)
     if not waits_for:
         _queue(state, row)
         return
-    failed = [d for d in waits_for if _has_ended(state, d)]
     if failed:
         _end(state, row, CANCELLED, Reason(Why.DEPENDENCY_FAILED, (failed[0],)))
     else:
@@ -517,10 +518,11 @@ def _end(state: State, row: int, how: int, reason: Reason) -> None:
     state.jobs.reasons[row] = reason
     state.touch(row, decide=False)
     job = state.jobs.job(row).id
-    for dependent in state.jobs.dependents.pop(job, ()):
-        if c.state[dependent] >= SUCCEEDED:
+    for name in state.jobs.dependents.pop(job, ()):
+        dependent = state.jobs.row_of.get(name)
+        if dependent is None or c.state[dependent] >= SUCCEEDED:
             continue
-        if how != SUCCEEDED:
+        if how != SUCCEEDED and job in state.jobs.job(dependent).depends_on:
             _end(state, dependent, CANCELLED, Reason(Why.DEPENDENCY_FAILED, (job,)))
             continue
         c.blockers[dependent] -= 1

@@ -47,7 +47,7 @@ _TEMPLATES: dict[Why, str] = {
     Why.BEHIND: "{0} takes no job past a blocked one; job {1} is ahead and blocked",
     Why.NO_ROOM_LEFT: "{0} jobs rank ahead; {1} devices are left after them, and it needs {2}",
     Why.NEVER_FITS: "asks for {0} {1}; the cluster's healthy nodes offer at most {2} in that form",
-    Why.WAITS_FOR_JOB: "waits for job {0} to succeed",
+    Why.WAITS_FOR_JOB: "waits for job {0}",
     Why.BACKS_OFF: "failed {0} times; tries again in {1:.0f} s",
     Why.PAUSED_BY_USER: "paused by its user",
     Why.CANCELLED_BY_USER: "cancelled by its user",

@@ -132,9 +132,9 @@ def _load_jobs(state: State, s: _Snapshot) -> None:
         c.demand[row] = state.demands.number(job, state.fleet, state.rates)
     for row, job in enumerate(s.jobs):
         if job is not None and c.blockers[row]:
-            for needed in job.depends_on:
+            for needed in (*job.depends_on, *job.after):
                 if needed in jobs.row_of:
-                    jobs.dependents.setdefault(needed, []).append(row)
+                    jobs.dependents.setdefault(needed, []).append(job.id)
     state.queued = int((c.state[: c.n] == 1).sum())
     for name, raw in s.memory.items():
         column = state.memory.column(name, c.n)

@@ -88,7 +88,8 @@ class Job(Struct, frozen=True):
         total_steps: declared length in steps; None: not declared.
         walltime: seconds of running after which the job is ended; None: no limit.
         retries: failed attempts after which the job fails for good are ``retries + 1``.
-        depends_on: jobs that must succeed before this one is queued.
+        depends_on: jobs that must succeed before this one is queued; if one does not, this one is cancelled.
+        after: jobs that must have ended, however, before this one is queued (how arrays run so many at a time).
         preemptible: False: once it runs, no policy takes its devices.
     """
 
@@ -104,6 +105,7 @@ class Job(Struct, frozen=True):
     walltime: float | None = None
     retries: int = 0
     depends_on: tuple[JobId, ...] = ()
+    after: tuple[JobId, ...] = ()
     preemptible: bool = True
 
 

@@ -40,8 +40,9 @@ from haibun.run.errors import AmbiguousError, ConflictError, NotFoundError, Unav
 from haibun.run.launching import Folders
 from haibun.run.ledger import Ledger
 from haibun.run.logs import log_files
+from haibun.run.submission import make_jobs
 from haibun.run.views import ExplanationView, JobDetail, JobView, NodeView, Overview
-from haibun.spec.job import JobSpec, expand
+from haibun.spec.job import JobSpec
 from haibun.store import JobFilter, Store, StoreError
 
 log = logging.getLogger("haibun.controller")
@@ -135,43 +136,20 @@ class Controller:
             AdmissionError: a job can never run here, or depends on one that is not known.
             UnavailableError: nothing can be written just now; nothing was accepted.
         """
-        for spec in specs:
-            if spec.array is not None and spec.array.limit is not None:
-                raise AdmissionError(f"array limits (%{spec.array.limit}) are not enforced yet; leave it out")
-        tasks = [task for spec in specs for task in expand(spec)]
-        if not tasks:
-            raise AdmissionError("there is no job in that")
-        ids = [str(self._next_id + i) for i in range(len(tasks))]
-        mine: dict[str, list[JobId]] = {}
-        for task_id, task in zip(ids, tasks, strict=True):
-            mine.setdefault(task.name, []).append(task_id)
-        for spec in specs:
-            if spec.array is not None and spec.name:
-                mine[spec.name] = [i for i, t in zip(ids, tasks, strict=True) if t.name.startswith(spec.name)]
+        made = make_jobs(specs, self._next_id, workdir, self._needed)
+        together = [job.id for job, _ in made]
+        for job, _ in made:
+            self._admit(job, together)
+        self._specs |= {job.id: spec for job, spec in made}
+        self._next_id += len(made)
         now = self.clock.wall()
-        jobs: list[Job] = []
-        texts: dict[JobId, str] = {}
-        for task_id, task in zip(ids, tasks, strict=True):
-            job = task.to_core(task_id, self._needs(task, task_id, mine))
-            self._admit(job, ids)
-            jobs.append(job)
-            full = task if task.workdir is not None else task.model_copy(update={"workdir": workdir})
-            self._specs[task_id] = full
-            texts[task_id] = full.to_json()
-        self._next_id += len(tasks)
-        await self.ledger.put([JobSubmitted(now, job) for job in jobs], texts, droppable=True)
-        return ids
+        texts = {job.id: spec.to_json() for job, spec in made}
+        await self.ledger.put([JobSubmitted(now, job) for job, _ in made], texts, droppable=True)
+        return together
 
-    def _needs(self, task: JobSpec, task_id: JobId, mine: dict[str, list[JobId]]) -> list[JobId]:
-        needs: list[JobId] = []
-        for name in task.depends_on:
-            if name in mine:
-                needs += [i for i in mine[name] if i != task_id]
-            elif self._ended_well(name):
-                continue
-            else:
-                needs.append(self.resolve(name))
-        return needs
+    def _needed(self, name: str) -> JobId | None:
+        """The id of a job to wait for; None for one that has succeeded and left the State."""
+        return None if self._ended_well(name) else self.resolve(name)
 
     def _ended_well(self, name: str) -> bool:
         """Whether that is the id of a job that succeeded and has left the State."""

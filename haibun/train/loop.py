@@ -270,7 +270,7 @@ class AttachedRun(Run):
 
     def _write_metrics(self, values: Mapping[str, Any]) -> None:
         self._latest = None
-        numbers = {k: float(v) for k, v in values.items()}
+        numbers = {k: float(v.detach() if hasattr(v, "detach") else v) for k, v in values.items()}
         try:
             self._slot.write_metrics(numbers)
         except ValueError as error:
