@@ -45,7 +45,7 @@ def test_an_array_limit_chains_each_task_to_the_one_so_many_places_before() -> N
 
 
 def test_jobs_that_wait_for_each_other_are_refused_with_the_circle() -> None:
-    with pytest.raises(AdmissionError, match="circle: .*a.*b"):
+    with pytest.raises(AdmissionError, match=r"circle: .*a.*b"):
         make_jobs([spec(name="a", depends_on=["b"]), spec(name="b", depends_on=["a"])], 1, "/w", known)
 
 
