@@ -231,16 +231,20 @@ class CgroupCage:
         self._freezer("0", "THAWED")
 
     def _freezer(self, two: str, one: str) -> None:
-        if self._version == 2:
-            write(self._folders[0] / "cgroup.freeze", two)
-        elif "freezer" in self._at:
-            write(self._at["freezer"] / "freezer.state", one)
+        with contextlib.suppress(FileNotFoundError):  # the cage is gone, and nothing is inside
+            if self._version == 2:
+                write(self._folders[0] / "cgroup.freeze", two)
+            elif "freezer" in self._at:
+                write(self._at["freezer"] / "freezer.state", one)
 
     def frozen(self) -> bool:
         """Whether every process inside stands still."""
-        if self._version == 2:
-            return "frozen 1" in (self._folders[0] / "cgroup.events").read_text()
-        return "freezer" in self._at and (self._at["freezer"] / "freezer.state").read_text() == "FROZEN\n"
+        with contextlib.suppress(FileNotFoundError):
+            if self._version == 2:
+                return "frozen 1" in (self._folders[0] / "cgroup.events").read_text()
+            if "freezer" in self._at:
+                return (self._at["freezer"] / "freezer.state").read_text() == "FROZEN\n"
+        return False
 
     def oom_kills(self) -> int:
         """Processes that the kernel has killed for memory."""

@@ -330,9 +330,9 @@ def cpu_seconds(pid: int) -> float:
 
 
 def signal_all(pids: Iterable[int], number: int) -> None:
-    """Send a signal to processes, some of which may have gone."""
+    """Send a signal to processes. Some may have gone, some be another user's by now: listing tells."""
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
