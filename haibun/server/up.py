@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,14 @@ def up(options: UpOptions) -> None:
     asyncio.run(serve(options))
 
 
-async def serve(options: UpOptions, ready: asyncio.Event | None = None) -> None:
+def tell(words: str) -> None:
+    """Say something to whoever started it."""
+    print(words, flush=True)
+
+
+async def serve(
+    options: UpOptions, ready: asyncio.Event | None = None, say: Callable[[str], None] = tell
+) -> None:
     """As ``up``, in a loop of the caller's; ``ready`` is set once requests are answered."""
     stages = wiring.make_stages(options.policy, options.params)
     home = _home(options.home)
@@ -77,7 +84,9 @@ async def serve(options: UpOptions, ready: asyncio.Event | None = None) -> None:
     agents = LocalAgents(options, home, port)
     stop = Stop()
     try:
-        await _serve_http(controller, token, listener, agents if options.agents else None, stop, url, ready)
+        await _serve_http(
+            controller, token, listener, agents if options.agents else None, stop, url, ready, say
+        )
     finally:
         await controller.stop()
         (home / "server.json").unlink(missing_ok=True)
@@ -104,6 +113,7 @@ async def _serve_http(
     stop: Stop,
     url: str,
     ready: asyncio.Event | None,
+    say: Callable[[str], None],
 ) -> None:
     import uvicorn
 
@@ -127,11 +137,11 @@ async def _serve_http(
     keeping = asyncio.create_task(agents.keep()) if agents is not None else None
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
-    print(f"Haibun is up: {url}  (policy {controller.state.config.policy}; Ctrl-C ends it)", flush=True)
+    say(f"Haibun is up: {url}  (policy {controller.state.config.policy}; Ctrl-C ends it)")
     if ready is not None:
         ready.set()
     await stop.asked.wait()
-    print("Saving jobs and going down ..." if not stop.keep_jobs else "Going down; jobs go on ...", flush=True)
+    say("Saving jobs and going down ..." if not stop.keep_jobs else "Going down; jobs go on ...")
     if keeping is not None:
         keeping.cancel()
     await controller.shutdown(stop.keep_jobs)
@@ -246,7 +256,11 @@ def _listen(options: UpOptions, home: Path) -> socket.socket:
         _write_private(port_file, str(listener.getsockname()[1]))
         return listener
     where = _written(home).get("url")
-    hint = f"Haibun may be up already ({where})" if where else "name another with --port, or --port 0 for any free one"
+    hint = (
+        f"Haibun may be up already ({where})"
+        if where
+        else "name another with --port, or --port 0 for any free one"
+    )
     raise UpError(f"port {chosen or DEFAULT_PORT} on {options.host} cannot be used: {error}; {hint}")
 
 
