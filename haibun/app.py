@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -39,18 +40,38 @@ def make_policy(name: str, params: Mapping[str, Any] | None = None) -> Policy:
     """
     point = policies().get(name)
     if point is None:
-        raise UnknownPolicyError(f"there is no policy {name!r}; there are: {', '.join(policies())}")
+        hint = _close(name, policies())
+        raise UnknownPolicyError(f"there is no policy {name!r};{hint} there are: {', '.join(policies())}")
     cls = point.load()
-    known = [p for p in inspect.signature(cls).parameters if p != "self"]
+    known = {n: p.default for n, p in inspect.signature(cls).parameters.items() if n != "self"}
     for param in params or {}:
         if param not in known:
             takes = ", ".join(known) or "none"
-            raise UnknownPolicyError(f"policy {name} has no parameter {param!r}; its parameters: {takes}")
+            hint = _close(param, known)
+            raise UnknownPolicyError(
+                f"policy {name} has no parameter {param!r};{hint} its parameters: {takes}"
+            )
     try:
-        policy: Policy = cls(**(params or {}))
+        policy: Policy = cls(**_fitted(name, params, known))
     except (TypeError, ValueError) as e:
-        raise UnknownPolicyError(f"policy {name}: {e}") from e
+        raise UnknownPolicyError(str(e) if str(e).startswith(name) else f"policy {name}: {e}") from e
     return policy
+
+
+def _close(name: str, known: Iterable[str]) -> str:
+    """`` did you mean 'fifo'?``, where something known is close."""
+    close = get_close_matches(name, known, 1)
+    return f" did you mean {close[0]!r}?" if close else ""
+
+
+def _fitted(policy: str, params: Mapping[str, Any] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters with the types of the defaults: ``1`` where a float is wanted, ``1`` where a list is."""
+    if not params:
+        return {}
+    from haibun.spec.params import check_params  # brings pydantic with it: not for those who set nothing
+
+    unset = {n: None if d is inspect.Parameter.empty else d for n, d in defaults.items()}
+    return check_params(policy, params, unset)
 
 
 def make_stages(policy: str, params: Mapping[str, Any] | None = None, placer: str = "consolidated") -> Stages:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 INTERRUPTED = 130  # as shells have it: 128 + SIGINT
+MOST_FIELDS = 20  # places that one JSON error lists; the message says how many there are
 INTERNAL = 70  # EX_SOFTWARE of sysexits.h
 
 # Errors whose text is made for people, by module: those that were never imported were never raised.
@@ -22,6 +23,7 @@ _EXPECTED = {
     "haibun.profile.throughput": ("UnknownProfileError",),
     "haibun.run.shell": ("ShellError",),
     "haibun.server.up": ("UpError",),
+    "haibun.simulate.inputs": ("InputError",),
     "haibun.spec.params": ("ParamError",),
     "haibun.spec.problems": ("SpecError",),
     "haibun.spec.units": ("UnitError",),
@@ -102,7 +104,7 @@ def _told(error: BaseException) -> dict[str, Any]:
                 for k in ("file", "line", "column", "field", "message", "reason", "hint")
                 if (v := getattr(p, k, None))
             }
-            for p in places
+            for p in places[:MOST_FIELDS]
         ]
     return told
 

@@ -115,9 +115,10 @@ class Trace:
             keep &= self.devices <= max_devices
         if limit is not None and limit < 0:
             raise ValueError(f"limit is {limit}; it must be 0 or more")
-        return self._take(np.flatnonzero(keep)[:limit])
+        return self.take(np.flatnonzero(keep)[:limit])
 
-    def _take(self, rows: Ints) -> Trace:
+    def take(self, rows: Ints) -> Trace:
+        """The jobs of some rows, in that order (which must be one of time). The clock starts anew at the first."""
         submit = self.submit[rows]
         shift = float(submit[0]) if len(rows) else 0.0
         return replace(
