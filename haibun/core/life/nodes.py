@@ -1,0 +1,99 @@
+"""Nodes come and go; what is known of the cluster changes."""
+
+from __future__ import annotations
+
+from haibun.core.events import (
+    Configured,
+    NodeDrained,
+    NodeJoined,
+    NodeLost,
+    NodeResumed,
+    ThroughputMeasured,
+)
+from haibun.core.fleet import Health
+from haibun.core.life.steps import (
+    KILL,
+    RECOVER,
+    REQUEUE,
+    Actions,
+    begin_stop,
+    give_back,
+    gone,
+    lose_work,
+    node_number,
+    per_device,
+)
+from haibun.core.reasons import Reason, Why
+from haibun.core.state import State
+from haibun.core.vocabulary import (
+    RUNNING,
+    STARTING,
+    STOPPING,
+)
+
+
+def configured(state: State, event: Configured, actions: Actions) -> None:
+    config = state.config
+    if event.policy != config.policy:
+        state.memory.columns.clear()
+    config.policy, config.params, config.placer = event.policy, event.params, event.placer
+    state.delta.full = state.dirty = True
+
+
+def node_joined(state: State, event: NodeJoined, actions: Actions) -> None:
+    state.fleet.join(event.node)
+    state.capacity_changed()
+
+
+def node_resumed(state: State, event: NodeResumed, actions: Actions) -> None:
+    state.fleet.set_health(node_number(state, event.node), Health.UP)
+    state.capacity_changed()
+
+
+def node_drained(state: State, event: NodeDrained, actions: Actions) -> None:
+    node = node_number(state, event.node)
+    state.fleet.set_health(node, Health.DRAINING)
+    state.capacity_changed()
+    if event.evict:
+        for row in _rows_on(state, node):
+            if state.jobs.columns.state[row] in (STARTING, RUNNING):
+                give_back(state, row, REQUEUE, Reason(Why.NODE_DRAINED, (event.node,)), actions)
+
+
+def node_lost(state: State, event: NodeLost, actions: Actions) -> None:
+    node = node_number(state, event.node)
+    state.fleet.set_health(node, Health.LOST)
+    state.capacity_changed()
+    for row in _rows_on(state, node):
+        _lose_node(state, row, node, event, actions)
+
+
+def _lose_node(state: State, row: int, node: int, event: NodeLost, actions: Actions) -> None:
+    """One gang loses what it has on a node: the rest of it is stopped, or if nothing is left it queues again."""
+    c, fleet = state.jobs.columns, state.fleet
+    reason = Reason(Why.NODE_LOST, (event.node,))
+    if not c.launched[row]:
+        give_back(state, row, REQUEUE, reason, actions)
+        return
+    gang = state.jobs.gangs[row]
+    cpu, memory = per_device(state, row)
+    there = tuple(d for d in gang if fleet.node_of(d) == node)
+    fleet.release(row, there, cpu, memory)
+    if c.state[row] != STOPPING:
+        c.accrue(row, state.now)
+        c.avoid[row] = node
+        lose_work(state, row, float(c.durable[row]))
+        begin_stop(state, row, RECOVER, reason, KILL, actions, tell=len(there) < len(gang))
+    if all(fleet.devices.owner[d] != row for d in gang):
+        gone(state, row, actions)
+
+
+def _rows_on(state: State, node: int) -> list[int]:
+    return [
+        row for row, gang in state.jobs.gangs.items() if any(state.fleet.node_of(d) == node for d in gang)
+    ]
+
+
+def throughput_measured(state: State, event: ThroughputMeasured, actions: Actions) -> None:
+    state.rates.observe(event.model, event.device_type, event.devices, event.consolidated, event.rate)
+    state.capacity_changed()
