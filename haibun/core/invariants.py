@@ -65,11 +65,11 @@ def _table(state: State) -> Iterator[str]:
     for row in jobs.free_rows:
         if row in jobs.gangs or c.state[row] < SUCCEEDED:
             yield f"unused row {row} has a gang or a job's state"
-    for needed, rows in jobs.dependents.items():
-        for row in rows:
-            job = jobs.jobs[row]
-            if job is None or needed not in job.depends_on:
-                yield f"{_name(state, row)} is listed as waiting for job {needed}, and does not"
+    for needed, names in jobs.dependents.items():
+        for name in names:
+            job = jobs.jobs[jobs.row_of[name]] if name in jobs.row_of else None
+            if job is not None and needed not in (*job.depends_on, *job.after):
+                yield f"job {name} is listed as waiting for job {needed}, and does not"
 
 
 def _holds(state: State, row: int, where: int) -> bool:

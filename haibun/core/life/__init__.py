@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from haibun.core.actions import Action, ContinueAttempt, HoldAttempt, StartAttempt, StopAttempt
-from haibun.core.decision import Decision, Evict, Place
 from haibun.core.events import (
     AnyEvent,
     AttemptFailed,
@@ -37,48 +35,11 @@ from haibun.core.events import (
     ThroughputMeasured,
     Tick,
 )
-from haibun.core.fleet import NO_JOB, Health
-from haibun.core.jobs import Intent
 from haibun.core.life import attempts, nodes, plan, requests
-from haibun.core.life.steps import (
-    CANCEL,
-    CHECKPOINT,
-    END,
-    KILL,
-    NONE,
-    PAUSE,
-    RECOVER,
-    REQUEUE,
-    Actions,
-    begin_stop,
-    end,
-    free,
-    give_back,
-    gone,
-    launch,
-    launch_waiting,
-    leave_queue,
-    lose_work,
-    node_number,
-    per_device,
-    queue,
-    row_of,
-)
+from haibun.core.life.steps import END, Actions, give_back, queue, row_of
 from haibun.core.reasons import Reason, Why
 from haibun.core.state import State
-from haibun.core.vocabulary import (
-    CANCELLED,
-    FAILED,
-    PAUSED,
-    PENDING,
-    QUEUED,
-    RECOVERING,
-    RUNNING,
-    STARTING,
-    STOPPING,
-    SUCCEEDED,
-    StopMode,
-)
+from haibun.core.vocabulary import RECOVERING, RUNNING
 
 
 def apply(state: State, event: AnyEvent) -> Actions:
