@@ -96,8 +96,7 @@ def _facts(detail: JobDetail) -> list[tuple[str, str]]:
     kind = f"{job.devices} of type {job.device_type}" if job.device_type else str(job.devices)
     return [
         ("job", f"{job.id}  {job.name}".rstrip()),
-        ("state", job.state + (f": {job.why}" if job.why else "")),
-        ("ended", job.exit or ""),
+        ("state", job.state + (f": {job.exit or job.why}" if job.exit or job.why else "")),
         ("devices", kind + (f": {', '.join(job.on)}" if job.on else "")),
         ("tenant", job.tenant),
         ("priority", str(job.priority)),

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout, and nothing else.")]
 
+WIDE = 160  # columns, where no terminal says how wide it is
+
 COLOURS = {
     "running": "green",
     "up": "green",
@@ -60,7 +62,8 @@ def console() -> Console:
     """For what only Rich can draw."""
     from rich.console import Console
 
-    return Console(highlight=False, soft_wrap=not on_terminal())
+    width = None if on_terminal() else max(WIDE, int(os.environ.get("COLUMNS", "0") or 0))
+    return Console(highlight=False, width=width)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], state: int | None = None) -> None:

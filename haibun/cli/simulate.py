@@ -199,8 +199,6 @@ def _print(inputs: Inputs, results: list[dict[str, Any]], written: list[Path]) -
     from haibun.report.units import duration
 
     out = console()
-    if not out.is_terminal:
-        out.width = max(out.width, 40 + 20 * len(results))
     out.print(results_table(results, title=_subject(inputs)))
     for note in [*_notes(inputs), f"Reading the trace took {duration(inputs.read_s)} of CPU time."]:
         out.print(note, style="dim", markup=False)

@@ -59,7 +59,7 @@ def attach(path: Path, ask: Ask, stdin: int | None = None, stdout: int | None = 
 
 def _relay(sock: socket.socket, stdin: int, stdout: int) -> int:
     buffer = b""
-    with selectors.DefaultSelector() as selector:
+    with selectors.PollSelector() as selector:  # epoll refuses files and /dev/null as stdin
         selector.register(sock, selectors.EVENT_READ)
         selector.register(stdin, selectors.EVENT_READ)
         while True:

@@ -51,17 +51,22 @@ class OutputFile:
 
     def write(self, fill: Callable[[TextIO], object]) -> None:
         """Write it: ``fill`` is given the open file."""
-        try:
-            with open(self._temporary or self.path, "w", encoding="utf-8", newline="") as f:
+
+        def filled(path: Path) -> None:
+            with open(path, "w", encoding="utf-8", newline="") as f:
                 fill(f)
-                f.flush()
-                if self._temporary is not None:
-                    os.fsync(f.fileno())
+
+        self.write_at(filled)
+
+    def write_at(self, fill: Callable[[Path], object]) -> None:
+        """Write it: ``fill`` is given the path at which it is to be written."""
+        try:
+            fill(self._temporary or self.path)
+            if self._temporary is not None:
+                umask = os.umask(0)
+                os.umask(umask)
+                os.chmod(self._temporary, 0o666 & ~umask)
+                os.replace(self._temporary, os.path.realpath(self.path))
+                self._temporary = None
         except OSError as e:
             raise OSError(e.errno, f"cannot be written: {e.strerror}", str(self.path)) from e
-        if self._temporary is not None:
-            umask = os.umask(0)
-            os.umask(umask)
-            os.chmod(self._temporary, 0o666 & ~umask)
-            os.replace(self._temporary, os.path.realpath(self.path))
-            self._temporary = None
