@@ -144,14 +144,14 @@ def _types(shape: Shape, model: str | None, fleet: Fleet, rates: Rates) -> list[
 
 
 def most(demands: Demands, option: int, fleet: Fleet, ever: bool = False) -> int:
-    """The most devices that an option could get, were the cluster empty: healthy nodes, or with ``ever`` all known."""
+    """The most devices an option could get, were the cluster empty: of nodes that take work, or with ``ever`` all."""
     o, p, nodes = demands.options, fleet.pools, fleet.nodes
     demand = o.demand[option]
     cpu, memory = int(demands.rows.cpu[demand]), int(demands.rows.memory[demand])
     rooms: list[tuple[int, int]] = []  # (site, devices on one node)
     for pool in range(p.n):
         node = p.node[pool]
-        if p.type[pool] != o.type[option] or (not ever and nodes.health[node] == Health.LOST):
+        if p.type[pool] != o.type[option] or (not ever and nodes.health[node] != Health.UP):
             continue
         by_cpu = nodes.cpus[node] // cpu if cpu else UNBOUNDED
         by_memory = nodes.memory[node] // memory if memory else UNBOUNDED

@@ -34,9 +34,13 @@ class Health(IntEnum):
 
 
 class NodeColumns(Columns):
-    """One row a node. ``cpu_free`` and ``memory_free`` are the plan's book, ``*_here`` the world's."""
+    """One row a node. ``cpu_free`` and ``memory_free`` are the plan's book, ``*_here`` the world's.
+
+    ``drained``: its operator wants it empty, whether it is there or lost.
+    """
 
     health: Ints = ints()
+    drained: Bools = bools()
     site: Ints = ints()
     cpus: Ints = ints()
     memory: Ints = ints()
@@ -91,7 +95,7 @@ class Fleet:
         if known is not None:
             if self.descriptions[known].devices != node.devices:
                 raise ValueError(f"node {node.name} came back with other devices; give it a new name")
-            self.set_health(known, Health.UP)
+            self.set_health(known, Health.DRAINING if self.nodes.drained[known] else Health.UP)
             return known
         self.names.code(node.name)
         self.descriptions.append(node)
@@ -118,6 +122,12 @@ class Fleet:
         """Open or close a node's pools."""
         self.nodes.health[node] = health
         self.pools.open[: self.pools.n][self.pools.node[: self.pools.n] == node] = health == Health.UP
+
+    def drain(self, node: int, drained: bool) -> None:
+        """The operator wants a node empty, or in use again; a lost one is so once it is back."""
+        self.nodes.drained[node] = drained
+        if self.nodes.health[node] != Health.LOST:
+            self.set_health(node, Health.DRAINING if drained else Health.UP)
 
     def claim(self, row: int, devices: tuple[int, ...], cpu: int, memory: int) -> None:
         """Write a gang into the plan's book; ``cpu`` (thousandths) and ``memory`` (bytes) for each device."""

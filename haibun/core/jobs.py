@@ -25,9 +25,9 @@ class JobColumns(Columns):
     """What the scheduler keeps up for each job. Times in seconds on the engine's clock, nan where not yet.
 
     Work: ``done`` steps were done at ``as_of``, and ``rate`` steps/s are being done since; ``service`` device-seconds
-    were had by then, at ``width`` devices since. ``speed`` is the steps/s last seen or profiled for the gang it has or
-    had. ``waited`` sums the time spent queued, up to the last start; ``ran`` that spent running; ``lost`` that
-    whose work was lost.
+    were had by then, at ``width`` devices since, if it is launched. ``speed`` is the steps/s last seen or profiled for
+    the gang it has or had. ``waited`` sums the time spent queued, up to the last start; ``ran`` that spent running;
+    ``lost`` that whose work was lost.
     """
 
     state: Ints = ints()
@@ -72,7 +72,7 @@ class JobColumns(Columns):
             return
         self.as_of[row] = at
         width = self.width[row]
-        if width:
+        if width and self.launched[row]:
             self.service[row] += width * elapsed
         rate = self.rate[row]
         if rate:
@@ -124,6 +124,9 @@ class JobTable:
         job = self.job(row)
         del self.row_of[job.id]
         self.dependents.pop(job.id, None)
+        for needed in (*job.depends_on, *job.after):
+            if job.id in self.dependents.get(needed, ()):
+                self.dependents[needed].remove(job.id)
         self.reasons.pop(row, None)
         self.jobs[row] = None
         self.columns.reset_row(row)

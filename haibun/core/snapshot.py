@@ -137,8 +137,8 @@ def _load_jobs(state: State, s: _Snapshot) -> None:
                     jobs.dependents.setdefault(needed, []).append(job.id)
     state.queued = int((c.state[: c.n] == 1).sum())
     for name, raw in s.memory.items():
-        column = state.memory.column(name, c.n)
-        column[: c.n] = _floats(raw)
+        values = _floats(raw)  # fewer than jobs, where the policy has not asked since some came
+        state.memory.column(name, c.n)[: len(values)] = values
 
 
 def _floats(raw: bytes) -> Any:

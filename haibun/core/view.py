@@ -141,7 +141,9 @@ class View:
     def service(self, rows: Any, now: float) -> NDArray[np.float64]:
         """Device-seconds that the jobs have had by ``now``."""
         j = self.jobs
-        service: NDArray[np.float64] = j.service[rows] + j.width[rows] * (now - j.as_of[rows])
+        service: NDArray[np.float64] = j.service[rows] + j.width[rows] * j.launched[rows] * (
+            now - j.as_of[rows]
+        )
         return service
 
     def remaining(self, rows: Any, now: float) -> NDArray[np.float64]:

@@ -29,8 +29,9 @@ class Keyed:
     """Base of policies whose ranking is a sort by ``keys``, smallest first.
 
     A subclass gives ``name`` and ``keys``. Keys of waiting jobs are looked at when the job changes; where they change
-    with time alone, override ``due``, which is asked after the lanes are up to date. ``moving``: keys of running jobs change as they run. ``strict``: a blocked job
-    blocks those behind it. Priority comes first in every shipped policy; use ``-view.jobs.priority[rows]``.
+    with time alone, override ``due``, which is asked after the lanes are up to date. ``moving``: keys of running jobs
+    change as they run. ``strict``: a blocked job blocks those behind it. Priority comes first in every shipped policy;
+    use ``-view.jobs.priority[rows]``.
     """
 
     name: ClassVar[str]
@@ -52,7 +53,7 @@ class Keyed:
         """The ranking as of ``now``."""
         lanes = self._lanes
         lanes.reserve(len(view.jobs.state))
-        if delta.full:
+        if delta.full or delta.capacity:  # what is known of nodes and speeds is part of keys
             lanes.clear()
             self._move(view, view.active(), now)
         elif delta.rows:

@@ -10,13 +10,15 @@ import numpy as np
 from numba import njit
 
 from haibun.core.decision import MemoryChange
-from haibun.core.stages import Keys, Rows
+from haibun.core.stages import Keys, Ranked, Rows
+from haibun.core.state import Delta
 from haibun.core.view import View
 from haibun.order.keyed import Due, Keyed, columns
 from haibun.order.lane import Lanes
 
-QUEUE, BASE = "tiresias.queue", "tiresias.base"
-SLACK = 1e-3  # device-seconds, seconds: a wake-up computed in floats may come this much early
+BASE = "tiresias.base"  # device-seconds had when last promoted; service counts from there
+QUEUE_KEY = 1  # the column of the key that holds the queue
+SLACK = 1e-2  # device-seconds, seconds: floats of Unix time may bring a wake-up this much too early
 
 
 class Tiresias(Keyed):
@@ -37,90 +39,77 @@ class Tiresias(Keyed):
     def __init__(self, queue_limits: Sequence[float] = (3600.0, 36000.0), promote_knob: float = 8.0) -> None:
         super().__init__()
         limits = np.array(queue_limits, np.float64, ndmin=1)
-        if not len(limits) or limits[0] <= 0 or not (np.diff(limits) > 0).all():
+        if not len(limits) or not limits[0] > 0 or not (np.diff(limits) > 0).all():
             raise ValueError(f"queue_limits must be positive and ascend, not {queue_limits}")
         if not promote_knob >= 0:
             raise ValueError(f"promote_knob must be 0 or more, not {promote_knob}")
         self.queue_limits = limits
         self.promote_knob = promote_knob
-        self._queue: dict[int, float] = {}  # this decision's moves, which the State does not have yet
+        self._promoted: dict[int, float] = {}  # this decision's, which the State does not have yet
+
+    def rank(self, view: View, delta: Delta, now: float) -> Ranked:
+        """The ranking as of ``now``."""
+        self._promoted = {}
+        return super().rank(view, delta, now)
 
     def keys(self, view: View, rows: Rows, now: float) -> Keys:
         """Priority, queue, first start, submission."""
         j = view.jobs
-        queue: Any = view.memory(QUEUE)[rows]
-        if self._queue:
-            queue = [
-                self._queue.get(row, old) for row, old in zip(rows.tolist(), queue.tolist(), strict=True)
+        base: Any = view.memory(BASE)[rows]
+        if self._promoted:
+            base = [
+                self._promoted.get(row, old) for row, old in zip(rows.tolist(), base.tolist(), strict=True)
             ]
+        queue = np.searchsorted(self.queue_limits, view.service(rows, now) - base + SLACK, side="right")
         return columns(-j.priority[rows], queue, j.first_start[rows], j.submitted[rows])
 
     def due(self, view: View, lanes: Lanes, now: float) -> Due:
         """Demote and promote; wake at the next demotion or promotion."""
-        j, queue, base = view.jobs, view.memory(QUEUE), view.memory(BASE)
-        self._queue = {}
-        demoted, to, wake = _demotions(
-            lanes.running, (j.service, j.width, j.as_of), queue, base, self.queue_limits, now
-        )
-        promoted, service, wake_promoted = _promotions(
-            lanes.waiting,
-            (j.service, j.queued_at, j.demand),
-            view.demands.least,
-            queue,
-            base,
-            self.promote_knob or math.inf,
-            now,
-        )
+        j, base = view.jobs, view.memory(BASE)
+        service = (j.service, j.width, j.launched, j.as_of)
+        demoted, wake = _demotions(lanes.running, lanes.keys, service, base, self.queue_limits, now)
+        waits = (j.service, j.queued_at, j.demand, view.demands.least)
+        knob = self.promote_knob or math.inf
+        promoted, had, wake_promoted = _promotions(lanes.waiting, lanes.keys, waits, base, knob, now)
         wake = min(wake, wake_promoted)
-        rows = np.concatenate((demoted, promoted)) if len(promoted) else demoted
-        if not len(rows):
-            return Due(wake_at=wake)
-        to = np.concatenate((to, np.zeros(len(promoted))))
-        self._queue = dict(zip(rows.tolist(), to.tolist(), strict=True))
-        memory = _change(view, QUEUE, rows, to) + _change(view, BASE, promoted, service)
-        return Due(rows, memory, wake)
-
-
-def _change(view: View, column: str, rows: Rows, values: Any) -> tuple[MemoryChange, ...]:
-    if not len(rows):
-        return ()
-    return (MemoryChange(column, view.job_ids(rows.tolist()), tuple(values.tolist())),)
+        if not len(promoted):
+            return Due(demoted, wake_at=wake)
+        self._promoted = dict(zip(promoted.tolist(), had.tolist(), strict=True))
+        change = MemoryChange(BASE, view.job_ids(promoted.tolist()), tuple(had.tolist()))
+        return Due(np.concatenate((demoted, promoted)), (change,), wake)
 
 
 @njit(cache=True)
-def _demotions(running: Any, jobs: Any, queue: Any, base: Any, limits: Any, now: float) -> Any:
-    """Rows whose service has reached the limit of their queue, the queue it puts them into, and when the next will."""
-    service, width, as_of = jobs
+def _demotions(running: Any, keys: Any, jobs: Any, base: Any, limits: Any, now: float) -> Any:
+    """Rows whose service has reached the limit of their queue, and when the next will."""
+    service, width, launched, as_of = jobs
     rows = np.empty(len(running), np.int64)
-    to = np.empty(len(running), np.float64)
     n, wake = 0, np.inf
     for row in running:
-        q = int(queue[row])
-        had = service[row] + width[row] * (now - as_of[row]) - base[row]
-        new = q
-        while new < len(limits) and had >= limits[new] - SLACK:
+        had = service[row] + width[row] * launched[row] * (now - as_of[row]) - base[row]
+        queue = int(keys[row, QUEUE_KEY])
+        new = queue
+        while new < len(limits) and had + SLACK >= limits[new]:
             new += 1
-        if new > q:
-            rows[n], to[n] = row, new
+        if new > queue:
+            rows[n] = row
             n += 1
-        if new < len(limits):
+        if new < len(limits) and launched[row]:
             wake = min(wake, now + (limits[new] - had) / width[row])
-    return rows[:n], to[:n], wake
+    return rows[:n], wake
 
 
 @njit(cache=True)
-def _promotions(waiting: Any, jobs: Any, least: Any, queue: Any, base: Any, knob: float, now: float) -> Any:
+def _promotions(waiting: Any, keys: Any, jobs: Any, base: Any, knob: float, now: float) -> Any:
     """Rows that have waited long enough, the service they have had in all, and when the next will have."""
-    service, queued_at, demand = jobs
+    service, queued_at, demand, least = jobs
     rows = np.empty(len(waiting), np.int64)
     had = np.empty(len(waiting), np.float64)
     n, wake = 0, np.inf
     for row in waiting:
-        if queue[row] == 0:
+        if keys[row, QUEUE_KEY] == 0.0:
             continue
         executed = (service[row] - base[row]) / least[demand[row]]
-        if executed <= 0.0:
-            continue
         when = queued_at[row] + knob * executed
         if when <= now + SLACK:
             rows[n], had[n] = row, service[row]

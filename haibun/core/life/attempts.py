@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from haibun.core.actions import StopAttempt
+from haibun.core.actions import ContinueAttempt, StopAttempt
 from haibun.core.events import (
     AttemptFailed,
     AttemptHeld,
@@ -16,14 +16,13 @@ from haibun.core.events import (
 )
 from haibun.core.life.steps import (
     KILL,
-    REQUEUE,
+    PAUSE,
     Actions,
     end,
     free,
     gone,
     launch_waiting,
     lose_work,
-    node_number,
 )
 from haibun.core.reasons import Reason, Why
 from haibun.core.state import State
@@ -59,7 +58,7 @@ def attempt_started(state: State, event: AttemptStarted, actions: Actions) -> No
     if row is None:
         return
     c = state.jobs.columns
-    if c.state[row] not in (STARTING, PAUSED):
+    if c.state[row] not in (STARTING, PAUSED) or c.intent[row] == PAUSE:
         return
     c.accrue(row, state.now)
     if c.state[row] == STARTING:
@@ -79,8 +78,8 @@ def attempt_progressed(state: State, event: AttemptProgressed, actions: Actions)
         return
     c = state.jobs.columns
     c.accrue(row, state.now)
-    c.done[row] = event.step
     c.durable[row] = max(float(c.durable[row]), event.durable)
+    c.done[row] = max(event.step, float(c.durable[row]))
     if event.total is not None:
         c.total[row] = event.total
     if event.rate is not None:
@@ -96,10 +95,12 @@ def attempt_held(state: State, event: AttemptHeld, actions: Actions) -> None:
         return
     c = state.jobs.columns
     c.accrue(row, state.now)
-    c.done[row], c.rate[row] = event.step, 0.0
+    c.done[row], c.rate[row] = max(event.step, float(c.durable[row])), 0.0
     c.state[row], c.held[row] = PAUSED, True
     state.jobs.reasons[row] = Reason(Why.PAUSED_BY_USER)
     state.touch(row, decide=False)
+    if c.intent[row] != PAUSE:  # its user thought better of it in the meantime
+        actions.append(ContinueAttempt(event.job, event.epoch))
 
 
 def attempt_stopped(state: State, event: AttemptStopped, actions: Actions) -> None:
@@ -110,8 +111,6 @@ def attempt_stopped(state: State, event: AttemptStopped, actions: Actions) -> No
     c.accrue(row, state.now)
     c.done[row] = event.step
     lose_work(state, row, event.durable)
-    if c.state[row] != STOPPING:
-        c.intent[row] = REQUEUE
     gone(state, row, actions)
 
 
@@ -140,11 +139,15 @@ def attempt_failed(state: State, event: AttemptFailed, actions: Actions) -> None
         gone(state, row, actions)
         return
     c.failures[row] += 1
-    if event.node is not None:
-        c.avoid[row] = node_number(state, event.node)
+    where = None if event.node is None else state.fleet.names.get(event.node)
+    if where is not None:
+        c.avoid[row] = where
+    paused = c.intent[row] == PAUSE
     free(state, row)
     if event.fatal or c.failures[row] > c.retries[row]:
         end(state, row, FAILED, Reason(Why.RETRIES_SPENT, (event.epoch, event.cause)))
+    elif paused:
+        c.state[row] = PAUSED
     else:
         _back_off(state, row, event)
     launch_waiting(state, actions)

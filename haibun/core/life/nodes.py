@@ -26,8 +26,6 @@ from haibun.core.life.steps import (
 from haibun.core.reasons import Reason, Why
 from haibun.core.state import State
 from haibun.core.vocabulary import (
-    RUNNING,
-    STARTING,
     STOPPING,
 )
 
@@ -46,24 +44,30 @@ def node_joined(state: State, event: NodeJoined, actions: Actions) -> None:
 
 
 def node_resumed(state: State, event: NodeResumed, actions: Actions) -> None:
-    state.fleet.set_health(node_number(state, event.node), Health.UP)
+    state.fleet.drain(node_number(state, event.node), False)
     state.capacity_changed()
 
 
 def node_drained(state: State, event: NodeDrained, actions: Actions) -> None:
     node = node_number(state, event.node)
-    state.fleet.set_health(node, Health.DRAINING)
+    state.fleet.drain(node, True)
     state.capacity_changed()
-    if event.evict:
-        for row in _rows_on(state, node):
-            if state.jobs.columns.state[row] in (STARTING, RUNNING):
-                give_back(state, row, REQUEUE, Reason(Why.NODE_DRAINED, (event.node,)), actions)
+    c, reason = state.jobs.columns, Reason(Why.NODE_DRAINED, (event.node,))
+    for row in _rows_on(state, node):
+        if c.state[row] == STOPPING:
+            continue
+        if not c.launched[row] or event.evict:  # what was only planned for the node never starts there
+            give_back(state, row, REQUEUE, reason, actions)
 
 
 def node_lost(state: State, event: NodeLost, actions: Actions) -> None:
     node = node_number(state, event.node)
     state.fleet.set_health(node, Health.LOST)
     state.capacity_changed()
+    launched = state.jobs.columns.launched
+    for row in _rows_on(state, node):  # first what was only planned for it: it must not start there now
+        if not launched[row]:
+            give_back(state, row, REQUEUE, Reason(Why.NODE_LOST, (event.node,)), actions)
     for row in _rows_on(state, node):
         _lose_node(state, row, node, event, actions)
 
@@ -72,9 +76,6 @@ def _lose_node(state: State, row: int, node: int, event: NodeLost, actions: Acti
     """One gang loses what it has on a node: the rest of it is stopped, or if nothing is left it queues again."""
     c, fleet = state.jobs.columns, state.fleet
     reason = Reason(Why.NODE_LOST, (event.node,))
-    if not c.launched[row]:
-        give_back(state, row, REQUEUE, reason, actions)
-        return
     gang = state.jobs.gangs[row]
     cpu, memory = per_device(state, row)
     there = tuple(d for d in gang if fleet.node_of(d) == node)
@@ -82,9 +83,10 @@ def _lose_node(state: State, row: int, node: int, event: NodeLost, actions: Acti
     if c.state[row] != STOPPING:
         c.accrue(row, state.now)
         c.avoid[row] = node
-        lose_work(state, row, float(c.durable[row]))
         begin_stop(state, row, RECOVER, reason, KILL, actions, tell=len(there) < len(gang))
-    if all(fleet.devices.owner[d] != row for d in gang):
+    if all(fleet.devices.owner[d] != row for d in gang):  # nothing is left of it that could report
+        c.accrue(row, state.now)
+        lose_work(state, row, float(c.durable[row]))
         gone(state, row, actions)
 
 

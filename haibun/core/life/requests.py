@@ -13,6 +13,7 @@ from haibun.core.events import (
 from haibun.core.life.steps import (
     CANCEL,
     KILL,
+    NONE,
     PAUSE,
     RECOVER,
     REQUEUE,
@@ -102,9 +103,11 @@ def job_paused(state: State, event: JobPaused, actions: Actions) -> None:
     elif was == STOPPING and c.intent[row] in (REQUEUE, RECOVER):
         c.intent[row] = PAUSE
         state.jobs.reasons[row] = reason
-    elif was == RUNNING and event.hold:
-        actions.append(HoldAttempt(event.job, int(c.epoch[row])))
-    elif was in (STARTING, RUNNING) or (was == PAUSED and c.held[row] and not event.hold):
+    elif event.hold and (was == RUNNING or (was == PAUSED and c.held[row])):
+        if c.intent[row] != PAUSE:
+            c.intent[row] = PAUSE
+            actions.append(HoldAttempt(event.job, int(c.epoch[row])))
+    elif was in (STARTING, RUNNING) or (was == PAUSED and c.held[row]):
         give_back(state, row, PAUSE, reason, actions)
 
 
@@ -113,8 +116,12 @@ def job_resumed(state: State, event: JobResumed, actions: Actions) -> None:
     was = int(state.jobs.columns.state[row])
     c = state.jobs.columns
     if was == PAUSED and c.held[row]:
+        c.intent[row] = NONE
         actions.append(ContinueAttempt(event.job, int(c.epoch[row])))
+    elif was == RUNNING and c.intent[row] == PAUSE:  # told to stand still, and does not yet: see attempt_held
+        c.intent[row] = NONE
     elif was == PAUSED:
+        state.jobs.reasons.pop(row, None)
         if c.blockers[row]:
             c.state[row] = PENDING
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from haibun.core.actions import Action, StartAttempt, StopAttempt
-from haibun.core.jobs import Intent
+from haibun.core.jobs import Intent, JobColumns
 from haibun.core.reasons import Reason, Why
 from haibun.core.state import State
 from haibun.core.vocabulary import (
@@ -61,24 +61,29 @@ def leave_queue(state: State, row: int) -> None:
 
 
 def end(state: State, row: int, how: int, reason: Reason) -> None:
-    """The job is over, its devices given back; those that depend on it go on or are cancelled."""
+    """The job is over, its devices given back; those that depend on it go on, or are cancelled with all of theirs."""
     c = state.jobs.columns
-    leave_queue(state, row)
-    c.state[row], c.intent[row] = how, NONE
-    c.ended_at[row] = state.now
-    state.jobs.reasons[row] = reason
-    state.touch(row, decide=False)
-    job = state.jobs.job(row).id
-    for name in state.jobs.dependents.pop(job, ()):
-        dependent = state.jobs.row_of.get(name)
-        if dependent is None or c.state[dependent] >= SUCCEEDED:
+    ending = [(row, how, reason)]  # no recursion: chains of dependents may be long
+    while ending:
+        row, how, reason = ending.pop()
+        if c.state[row] >= SUCCEEDED and how == CANCELLED:
             continue
-        if how != SUCCEEDED and job in state.jobs.job(dependent).depends_on:
-            end(state, dependent, CANCELLED, Reason(Why.DEPENDENCY_FAILED, (job,)))
-            continue
-        c.blockers[dependent] -= 1
-        if not c.blockers[dependent] and c.state[dependent] == PENDING:
-            queue(state, dependent)
+        leave_queue(state, row)
+        c.state[row], c.intent[row] = how, NONE
+        c.ended_at[row] = state.now
+        state.jobs.reasons[row] = reason
+        state.touch(row, decide=False)
+        job = state.jobs.job(row).id
+        for name in state.jobs.dependents.pop(job, ()):
+            dependent = state.jobs.row_of.get(name)
+            if dependent is None or c.state[dependent] >= SUCCEEDED:
+                continue
+            if how != SUCCEEDED and job in state.jobs.job(dependent).depends_on:
+                ending.append((dependent, CANCELLED, Reason(Why.DEPENDENCY_FAILED, (job,))))
+                continue
+            c.blockers[dependent] -= 1
+            if not c.blockers[dependent] and c.state[dependent] == PENDING:
+                queue(state, dependent)
 
 
 def give_back(
@@ -92,6 +97,7 @@ def give_back(
     """Take a job off its devices. One whose workers were never launched gives them back on the spot."""
     c = state.jobs.columns
     c.accrue(row, state.now)
+    intent = _as_user_wants(c, row, intent)
     if not c.launched[row]:
         state.awaiting_release.pop(row, None)
         c.intent[row] = intent
@@ -114,12 +120,18 @@ def begin_stop(
     cpu, memory = per_device(state, row)
     state.awaiting_release.pop(row, None)
     state.fleet.unclaim(row, state.jobs.gangs[row], cpu, memory)
-    c.state[row], c.intent[row], c.held[row] = STOPPING, intent, False
+    c.state[row], c.intent[row], c.held[row] = STOPPING, _as_user_wants(c, row, intent), False
     c.rate[row] = 0.0
     state.jobs.reasons[row] = reason
     state.touch(row)
     if tell:
         actions.append(StopAttempt(state.jobs.job(row).id, int(c.epoch[row]), mode))
+
+
+def _as_user_wants(c: JobColumns, row: int, intent: int) -> int:
+    """A job that stands still for its user, or was told to, stays paused when its devices are taken or lost."""
+    wants_pause = c.intent[row] == PAUSE and intent in (REQUEUE, RECOVER)
+    return PAUSE if wants_pause else intent
 
 
 def lose_work(state: State, row: int, durable: float) -> None:
@@ -147,7 +159,7 @@ def free(state: State, row: int) -> None:
     state.fleet.unclaim(row, gang, cpu, memory)
     state.fleet.release(row, gang, cpu, memory)
     c.width[row], c.rate[row], c.held[row], c.launched[row] = 0, 0.0, False, False
-    c.running_since[row] = math.nan
+    c.running_since[row], c.intent[row] = math.nan, NONE
     state.touch(row)
 
 
@@ -156,7 +168,6 @@ def gone(state: State, row: int, actions: Actions) -> None:
     c = state.jobs.columns
     intent = c.intent[row]
     free(state, row)
-    c.intent[row] = NONE
     if intent == CANCEL:
         end(state, row, CANCELLED, state.jobs.reasons[row])
     elif intent == END:
@@ -176,7 +187,7 @@ def launch(state: State, row: int, actions: Actions) -> bool:
     if not fleet.can_occupy(gang, cpu, memory):
         return False
     fleet.occupy(row, gang, cpu, memory)
-    c.launched[row] = True
+    c.launched[row], c.as_of[row] = True, state.now
     job = state.jobs.job(row)
     consolidated = len(gang) == 1 or len(fleet.node_names(gang)) == 1
     rate = state.rates.rate(job.model, fleet.types.names[c.type[row]], len(gang), consolidated)
