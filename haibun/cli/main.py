@@ -40,8 +40,13 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("about", "demo", "About"),
     "version": ("about", "version", "About"),
 }
-# After these, words belong to the user's command, even if they begin with a dash.
-_PASS_ON = {"run", "shell"}
+_SETTINGS: dict[str, dict[str, bool]] = {
+    # Words after the first belong to the user's command, even if they begin with a dash.
+    "run": {"allow_interspersed_args": False},
+    "shell": {"allow_interspersed_args": False},
+    # -5 is a number.
+    "priority": {"ignore_unknown_options": True},
+}
 
 
 class Lazy(TyperGroup):
@@ -75,7 +80,7 @@ def command(name: str) -> Any:
     """The click command of that name, made from its function."""
     module, function, panel = COMMANDS[name]
     made = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    settings = {"allow_interspersed_args": False} if name in _PASS_ON else {}
+    settings = _SETTINGS.get(name, {})
     body = getattr(importlib.import_module(f"haibun.cli.{module}"), function)
     made.command(name, rich_help_panel=panel, context_settings=settings)(body)
     return typer.main.get_command(made)
@@ -121,8 +126,9 @@ def invoke(args: Sequence[str]) -> int:
     except SystemExit as e:
         return e.code if isinstance(e.code, int) else 1
     except BaseException as e:
-        if isinstance(e, ClickException) and not as_json and not getattr(e, "message", ""):
-            return 2  # no arguments: help was printed
+        if type(e).__name__ == "NoArgsIsHelpError":
+            e.show()  # type: ignore[attr-defined]
+            return 2
         return report(e, as_json, usage=isinstance(e, ClickException))
 
 
