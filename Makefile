@@ -10,7 +10,8 @@ demo: setup
 	$(BIN)/haibun demo
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not live" -n auto
+	$(BIN)/python -m pytest -m live
 
 check: setup
 	$(BIN)/ruff check .
