@@ -12,7 +12,7 @@ class AdmissionError(ValueError):
 
 
 def admit(state: State, job: Job) -> None:
-    """Check a job against the State; returns nothing.
+    """Check a job against the State; returns nothing. Before the first node has joined, any gang may be possible.
 
     Raises:
         AdmissionError: its id is taken, it depends on an unknown job, or no nodes ever known could hold its gang.
@@ -22,6 +22,8 @@ def admit(state: State, job: Job) -> None:
     for needed in job.depends_on:
         if needed not in state.jobs.row_of:
             raise AdmissionError(f"it depends on job {needed}, which is not known")
+    if not state.fleet.nodes.n:
+        return  # nothing is known of the cluster yet: the job waits until there is
     _check_types(state, job)
     demand = state.demands.number(job, state.fleet, state.rates)
     rows, options = state.demands.rows, state.demands.options
