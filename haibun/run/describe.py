@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from haibun.core.engine import Engine
 from haibun.core.explain import explain
 from haibun.core.fleet import UNBOUNDED, Health
@@ -9,9 +11,12 @@ from haibun.core.state import State
 from haibun.core.vocabulary import QUEUED, RUNNING, SUCCEEDED, JobId, JobState
 from haibun.run.agents import Agents
 from haibun.run.history import known
-from haibun.run.views import AttemptView, ExplanationView, JobView, NodeView
+from haibun.run.views import AttemptView, ExplanationView, JobView, NodeView, Overview
 from haibun.spec.job import JobSpec
 from haibun.store import AttemptRow, JobRow
+
+RECENT_ENDED = 20  # ended jobs that an overview shows
+MOST_WAITING = 200  # and jobs that wait
 
 
 def job_view(state: State, agents: Agents, row: int, spec: JobSpec | None) -> JobView:
@@ -48,13 +53,15 @@ def job_view(state: State, agents: Agents, row: int, spec: JobSpec | None) -> Jo
         retries=int(c.retries[row]),
         lost=float(c.lost[row]),
         exit=reason.render() if reason is not None and where >= SUCCEEDED else None,
-        why="queued" if where == QUEUED and reason is None else (reason.render() if reason is not None else ""),
+        why="queued"
+        if where == QUEUED and reason is None
+        else (reason.render() if reason is not None else ""),
         metrics=dict(status.metrics) if status is not None else {},
         labels=dict(spec.labels) if spec is not None else {},
     )
 
 
-def old_job_view(row: JobRow, spec: JobSpec | None) -> JobView:
+def old_job_view(row: JobRow, spec: JobSpec | None, attempts: int = 0) -> JobView:
     """A job that has left the State, from its row in the tables."""
     return JobView(
         id=row.id,
@@ -73,7 +80,7 @@ def old_job_view(row: JobRow, spec: JobSpec | None) -> JobView:
         durable=None,
         total=row.total_steps,
         rate=None,
-        attempts=0,
+        attempts=attempts,
         preemptions=row.preemptions,
         failures=row.failures,
         retries=spec.retries if spec is not None else 0,
@@ -114,6 +121,52 @@ def explanation_view(engine: Engine, job: JobId, now: float) -> ExplanationView:
     )
 
 
+def old_explanation(row: JobRow, state: State) -> ExplanationView:
+    """Why a job that has left the State ended as it did."""
+    return ExplanationView(
+        job=row.id,
+        state=row.state,
+        since=row.finished or row.submitted,
+        reasons=(row.reason,) if row.reason else (),
+        codes=(),
+        rank=None,
+        ahead=(),
+        policy=state.config.policy,
+    )
+
+
+def overview(
+    state: State,
+    agents: Agents,
+    spec_of: Callable[[JobId], JobSpec | None],
+    now: float,
+    degraded: str | None,
+) -> Overview:
+    """The whole at a glance: all that have devices, and the first few of those that wait and the last that ended."""
+    c, table = state.jobs.columns, state.jobs
+    counts: dict[str, int] = {}
+    for row in table.row_of.values():
+        key = JobState(int(c.state[row])).name.lower()
+        counts[key] = counts.get(key, 0) + 1
+    active = state.active_rows().tolist()
+    waiting = [row for row in active if row not in table.gangs]
+    waiting.sort(key=lambda row: (-int(c.priority[row]), float(c.submitted[row]), row))
+    ended = [row for row in table.row_of.values() if c.state[row] >= SUCCEEDED]
+    ended.sort(key=lambda row: float(c.ended_at[row]))
+    rows = [*table.gangs, *waiting[:MOST_WAITING], *ended[-RECENT_ENDED:]]
+    return Overview(
+        now=now,
+        policy=state.config.policy,
+        params=dict(state.config.params),
+        nodes=tuple(node_view(state, agents, n) for n in range(state.fleet.nodes.n)),
+        jobs=tuple(job_view(state, agents, row, spec_of(table.job(row).id)) for row in rows),
+        counts=counts,
+        events=state.sequence,
+        decisions=state.decisions,
+        degraded=degraded,
+    )
+
+
 def node_view(state: State, agents: Agents, number: int) -> NodeView:
     """One node, with what is on each of its devices."""
     fleet = state.fleet
@@ -126,14 +179,16 @@ def node_view(state: State, agents: Agents, number: int) -> NodeView:
         for d in range(int(fleet.pools.first[pool]), int(fleet.pools.first[pool] + fleet.pools.count[pool]))
     ]
     owners = [int(fleet.devices.owner[d]) for d in devices]
-    free = sum(int(fleet.devices.claim[d]) < 0 and owner < 0 for d, owner in zip(devices, owners, strict=True))
+    free = sum(
+        int(fleet.devices.claim[d]) < 0 and owner < 0 for d, owner in zip(devices, owners, strict=True)
+    )
     cpus, memory = int(fleet.nodes.cpus[number]), int(fleet.nodes.memory[number])
     beat = line.beat if line is not None else None
     return NodeView(
         name=name,
         site=fleet.sites.names[fleet.nodes.site[number]],
         health=Health(int(fleet.nodes.health[number])).name.lower(),
-        connected=line is not None and line.channel is not None,
+        connected=line is not None and line.connected,
         type="+".join(g.type for g in fleet.descriptions[number].devices),
         devices=len(devices),
         free=free,

@@ -16,7 +16,7 @@ class AttemptView(Struct, frozen=True):
     devices: tuple[str, ...]  # node/number
     started: float | None
     ended: float | None
-    outcome: str  # running, succeeded, failed, preempted, paused, cancelled, lost
+    outcome: str  # running, succeeded, failed, preempted, paused, cancelled, lost, stopped
     cause: str = ""
 
 
@@ -101,7 +101,7 @@ class Overview(Struct, frozen=True):
     policy: str
     params: dict[str, object]
     nodes: tuple[NodeView, ...]
-    jobs: tuple[JobView, ...]  # those that have not ended, and the last few that have
+    jobs: tuple[JobView, ...]  # those with devices, the first that wait, the last that ended
     counts: dict[str, int]  # by state
     events: int
     decisions: int

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import secrets
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,14 +18,14 @@ from haibun import app as wiring
 from haibun.core.events import Configured
 from haibun.profile.throughput import ThroughputTable
 from haibun.run.controller import Controller
-from haibun.store import Store, StoreInUseError
+from haibun.server.local_agents import LocalAgents
+from haibun.store import Store, StoreError, StoreInUseError
 
 DEFAULT_PORT = 7878
-RESPAWN_AFTER = 1.0  # seconds between looks at the local agents; one that died is started again
 
 
 class UpError(RuntimeError):
-    """Haibun cannot come up; the message says why and what to do."""
+    """Haibun cannot come up, or go on; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +48,7 @@ def up(options: UpOptions) -> None:
     """Serve until told to stop (SIGINT or SIGTERM: jobs are saved and ended; they queue for the next time).
 
     Raises:
-        UpError, StoreError, UnknownPolicyError: it cannot come up.
+        UpError, StoreError, UnknownPolicyError: it cannot come up, or go on.
     """
     asyncio.run(serve(options))
 
@@ -67,54 +64,61 @@ async def serve(
     """As ``up``, in a loop of the caller's; ``ready`` is set once requests are answered."""
     stages = wiring.make_stages(options.policy, options.params)
     home = _home(options.home)
-    listener = _listen(options, home)
-    try:
+    with contextlib.ExitStack() as held:
         store = _open(options, home)
-    except BaseException:
-        listener.close()
-        raise
-    port = listener.getsockname()[1]
-    token = _token(home)
-    wiring.prepare_kernels()
-    config = Configured(0.0, options.policy, dict(options.params))
-    controller = Controller(store, stages, config, home, ThroughputTable())
-    await controller.start()
-    url = f"http://{options.host}:{port}"
-    _write_private(home / "server.json", json.dumps({"url": url, "pid": os.getpid(), "port": port}))
-    agents = LocalAgents(options, home, port)
-    stop = Stop()
-    try:
-        await _serve_http(
-            controller, token, listener, agents if options.agents else None, stop, url, ready, say
-        )
-    finally:
-        await controller.stop()
-        (home / "server.json").unlink(missing_ok=True)
+        held.callback(store.close)
+        listener = held.enter_context(_listen(options, home))
+        port = listener.getsockname()[1]
+        _write_private(home / "port", str(port))
+        token = _token(home)
+        wiring.prepare_kernels(say)
+        config = Configured(0.0, options.policy, dict(options.params))
+        controller = Controller(store, stages, config, home, ThroughputTable())
+        shown = f"[{options.host}]" if ":" in options.host else options.host
+        stop = Stop()
+        agents = _local_agents(options, home, f"ws://{shown}:{port}/v1/agent", say)
+        async with _started(controller), _answering(controller, token, listener, stop) as serving:
+            url = f"http://{shown}:{port}"
+            about = {"url": url, "pid": os.getpid(), "port": port}
+            _write_private(home / "server.json", json.dumps(about))
+            held.callback((home / "server.json").unlink, missing_ok=True)
+            say(f"Haibun is up: {url}  (policy {options.policy}; Ctrl-C ends it)")
+            say(f"Logs: jobs in {home / 'jobs'}, agents in {home / 'agents'}")
+            if ready is not None:
+                ready.set()
+            await _until_stopped(controller, agents, stop, serving, say)
 
 
 class Stop:
-    """The wish to end, and how."""
+    """The wish to end, and how. Asked a second time: at once, without waiting for jobs to save."""
 
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.asked, self.at_once = asyncio.Event(), asyncio.Event()
         self.keep_jobs = False
 
     def ask(self, keep_jobs: bool = False) -> None:
         """End soon."""
+        if self.asked.is_set():
+            self.at_once.set()
+            return
         self.keep_jobs = keep_jobs
         self.asked.set()
 
 
-async def _serve_http(
-    controller: Controller,
-    token: str,
-    listener: socket.socket,
-    agents: LocalAgents | None,
-    stop: Stop,
-    url: str,
-    ready: asyncio.Event | None,
-    say: Callable[[str], None],
-) -> None:
+@contextlib.asynccontextmanager
+async def _started(controller: Controller) -> AsyncIterator[None]:
+    try:
+        await controller.start()
+        yield
+    finally:
+        await controller.stop()
+
+
+@contextlib.asynccontextmanager
+async def _answering(
+    controller: Controller, token: str, listener: socket.socket, stop: Stop
+) -> AsyncIterator[asyncio.Task[None]]:
+    """The HTTP server, answering from here to the end of the block; yields its task."""
     import uvicorn
 
     from haibun.server.api import create_app
@@ -130,80 +134,69 @@ async def _serve_http(
     )
     server = Server(config)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
         with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(number, stop.ask)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
-    keeping = asyncio.create_task(agents.keep()) if agents is not None else None
-    while not server.started and not serving.done():
-        await asyncio.sleep(0.01)
-    say(f"Haibun is up: {url}  (policy {controller.state.config.policy}; Ctrl-C ends it)")
-    if ready is not None:
-        ready.set()
-    await stop.asked.wait()
-    say("Saving jobs and going down ..." if not stop.keep_jobs else "Going down; jobs go on ...")
-    if keeping is not None:
-        keeping.cancel()
-    await controller.shutdown(stop.keep_jobs)
-    server.should_exit = True
-    await serving
-
-
-class LocalAgents:
-    """The agents of this host: processes of their own, which outlive the controller and are found again."""
-
-    def __init__(self, options: UpOptions, home: Path, port: int) -> None:
-        self._options, self._home, self._port = options, home, port
-        self._names = [_node_name(i, options.nodes) for i in range(options.nodes)]
-        self._mine: dict[str, subprocess.Popen[bytes]] = {}
-
-    async def keep(self) -> None:
-        """Start those that are not there; look again for ever."""
-        while True:
-            for name in self._names:
-                child = self._mine.get(name)
-                if child is not None and child.poll() is None:
-                    continue
-                if not _is_held(self._home / "agents" / name / "agent.lock"):
-                    self._mine[name] = self._spawn(name)
-            await asyncio.sleep(RESPAWN_AFTER)
-
-    def _spawn(self, name: str) -> subprocess.Popen[bytes]:
-        folder = self._home / "agents" / name
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [
-            *(sys.executable, "-m", "haibun.run.agent"),
-            *("--controller", f"ws://{self._options.host}:{self._port}/v1/agent"),
-            *("--token-file", str(self._home / "token"), "--node", name, "--state", str(folder)),
-        ]
-        if self._options.virtual_devices is not None:
-            command += ["--virtual-devices", str(self._options.virtual_devices)]
-        if not self._options.warm:
-            command.append("--no-warm")
-        with open(folder / "agent.log", "ab") as log:
-            return subprocess.Popen(  # the agent itself is spawned here, its workers in run/processes.py
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
-            )
-
-
-def _is_held(lock: Path) -> bool:
-    """Whether a living agent holds its state folder."""
     try:
-        fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
+        while not server.started:
+            if serving.done():
+                serving.result()
+                raise UpError("the HTTP server did not start")
+            await asyncio.sleep(0.01)
+        yield serving
     finally:
-        os.close(fd)
-    return False
+        server.should_exit = True
+        await asyncio.gather(serving, return_exceptions=True)
+        for number in numbers:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.remove_signal_handler(number)
 
 
-def _node_name(i: int, nodes: int) -> str:
-    host = socket.gethostname().split(".")[0] or "node"
-    return host if nodes == 1 else f"{host}-{i}"
+async def _until_stopped(
+    controller: Controller,
+    agents: LocalAgents | None,
+    stop: Stop,
+    serving: asyncio.Task[None],
+    say: Callable[[str], None],
+) -> None:
+    """Keep the agents going until somebody asks for the end, or something fails."""
+    keeping = asyncio.create_task(agents.keep()) if agents is not None else None
+    asked, failed = asyncio.create_task(stop.asked.wait()), asyncio.create_task(controller.failed.wait())
+    try:
+        await asyncio.wait({asked, failed, serving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (keeping, asked, failed):
+            if task is not None:
+                task.cancel()
+    if controller.error is not None:
+        raise _fatal(controller.error) from controller.error
+    if not stop.asked.is_set():
+        raise UpError("the HTTP server ended by itself; running jobs go on: start Haibun again")
+    say("Saving jobs and going down ..." if not stop.keep_jobs else "Going down; jobs go on ...")
+    ending = asyncio.create_task(controller.shutdown(stop.keep_jobs))
+    at_once = asyncio.create_task(stop.at_once.wait())
+    await asyncio.wait({ending, at_once}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (ending, at_once):
+        task.cancel()
+
+
+def _fatal(error: BaseException) -> Exception:
+    """What to end with when the controller cannot go on."""
+    if isinstance(error, StoreError):
+        return UpError(f"Haibun cannot go on: {error}. Running jobs go on; the next start finds them")
+    what = f"{type(error).__name__}: {error}"
+    return UpError(f"Haibun ended over a fault of its own ({what}). Running jobs go on: start it again")
+
+
+def _local_agents(options: UpOptions, home: Path, url: str, say: Callable[[str], None]) -> LocalAgents | None:
+    if not options.agents:
+        return None
+    extra = [] if options.warm else ["--no-warm"]
+    if options.virtual_devices is not None:
+        extra += ["--virtual-devices", str(options.virtual_devices)]
+    return LocalAgents(home, options.nodes, url, extra, say)
 
 
 def _home(home: Path) -> Path:
@@ -220,30 +213,35 @@ def _open(options: UpOptions, home: Path) -> Store:
     try:
         return Store.open(url)
     except StoreInUseError as e:
-        where = _written(home).get("url")
+        where = running_at(home)
         at = f" at {where}" if where else ""
-        raise UpError(f"Haibun is up already for this home{at}: {e}") from e
+        raise UpError(
+            f"Haibun is up already for this home{at}: {e}; `haibun down` ends it, --home names another"
+        ) from e
 
 
-def _written(home: Path) -> dict[str, Any]:
+def running_at(home: Path) -> str | None:
+    """The URL of the server that runs for a home, if one does."""
     try:
         found = json.loads((home / "server.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        os.kill(int(found["pid"]), 0)
+        return str(found["url"])
+    except PermissionError:  # another user's process: it lives
+        return str(found["url"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _listen(options: UpOptions, home: Path) -> socket.socket:
     """A listening socket; agents that outlived a controller look for it at the port that it had."""
     chosen = options.port
-    port_file = home / "port"
-    if chosen is None and port_file.exists():
+    if chosen is None:
         with contextlib.suppress(ValueError, OSError):
-            chosen = int(port_file.read_text())
+            chosen = int((home / "port").read_text())
     tries = [chosen] if chosen is not None else [DEFAULT_PORT, 0]
     error: OSError | None = None
     for port in tries:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((options.host, port))
@@ -253,27 +251,30 @@ def _listen(options: UpOptions, home: Path) -> socket.socket:
             error = e
             continue
         listener.set_inheritable(False)
-        _write_private(port_file, str(listener.getsockname()[1]))
         return listener
-    where = _written(home).get("url")
-    hint = (
-        f"Haibun may be up already ({where})"
-        if where
-        else "name another with --port, or --port 0 for any free one"
+    port = DEFAULT_PORT if chosen is None else chosen
+    raise UpError(
+        f"port {port} on {options.host} cannot be used: {error.strerror if error else ''}; "
+        "name another with --port, or --port 0 for any free one"
     )
-    raise UpError(f"port {chosen or DEFAULT_PORT} on {options.host} cannot be used: {error}; {hint}")
 
 
 def _token(home: Path) -> str:
     path = home / "token"
-    if not path.exists():
-        _write_private(path, secrets.token_urlsafe(32))
-    return path.read_text().strip()
+    with contextlib.suppress(FileNotFoundError):
+        if (token := path.read_text().strip()) != "":
+            return token
+    token = secrets.token_urlsafe(32)
+    _write_private(path, token)
+    return token
 
 
 def _write_private(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".new")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "w") as f:
-        f.write(text)
-    os.replace(temporary, path)
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "w") as f:
+            f.write(text)
+        os.replace(temporary, path)
+    except OSError as e:
+        raise UpError(f"{path} cannot be written: {e.strerror}") from e

@@ -46,7 +46,8 @@ def read_jobs(
 ) -> list[JobRow]:
     """Newest first; ``after`` is the last job of the page before."""
     t = schema.jobs
-    query = sa.select(t).order_by(t.c.submitted.desc(), t.c.id.desc())
+    age = (t.c.submitted, sa.func.length(t.c.id), t.c.id)  # ids are numbers written out: 9 comes before 10
+    query = sa.select(t).order_by(*(column.desc() for column in age))
     if wanted.ids:
         query = query.where(t.c.id.in_(wanted.ids))
     if wanted.states:
@@ -61,9 +62,7 @@ def read_jobs(
         query = query.where(t.c.submitted < wanted.before)
     if after is not None:
         submitted = sa.select(t.c.submitted).where(t.c.id == after).scalar_subquery()
-        query = query.where(
-            sa.or_(t.c.submitted < submitted, sa.and_(t.c.submitted == submitted, t.c.id < after))
-        )
+        query = query.where(sa.tuple_(*age) < sa.tuple_(submitted, len(after), after))
     return [JobRow(*row) for row in connection.execute(query.limit(limit))]
 
 
