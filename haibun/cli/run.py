@@ -149,10 +149,13 @@ def _show(client: Client, job: str, rank: int | None, out: Any) -> JobView:
     from haibun.run.views import JobView
 
     view: JobView | None = None
+    told = ""
     for item in client.follow(job, rank=rank):
         if isinstance(item, JobView):
-            view = item
-            say(f"job {job} {_standing(item)}")
+            view, standing = item, _standing(item)
+            if standing != told:
+                told = standing
+                say(f"job {job} {standing}")
             continue
         prefix = f"[{item.rank}] " if rank is None else ""
         out.write(f"{prefix}{item.text}\n")

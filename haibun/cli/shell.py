@@ -37,6 +37,8 @@ def shell(
         detail = client.show(job)
         names = detail.job.nodes or tuple(node.name for node in client.nodes() if node.connected)
     spec = msgspec.json.decode(detail.spec)
+    if command and command[0] == "--":
+        command = command[1:]
     ask = Ask(
         job=detail.job.id if detail.job.nodes else None,
         cwd=spec.get("workdir") or str(Path.cwd()),

@@ -243,6 +243,9 @@ def _listen(options: UpOptions, home: Path) -> socket.socket:
     for port in tries:
         listener = socket.socket(socket.AF_INET6 if ":" in options.host else socket.AF_INET)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Connections inherit it. asyncio sets it only on sockets that it made itself; without it each answer, in two
+        # writes, waits 40 ms for a delayed acknowledgement.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             listener.bind((options.host, port))
             listener.listen(512)
