@@ -19,6 +19,7 @@ _EXPECTED = {
     "haibun.app": ("UnknownPolicyError",),
     "haibun.client.errors": ("ClientError",),
     "haibun.core.admission": ("AdmissionError",),
+    "haibun.demo.errors": ("DemoError",),
     "haibun.profile.gavel": ("ThroughputFileError",),
     "haibun.profile.throughput": ("UnknownProfileError",),
     "haibun.run.shell": ("ShellError",),
