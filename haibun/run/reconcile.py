@@ -4,7 +4,7 @@
 |------------------------|--------------------------------|--------------------------------------------------------|
 | starting               | running: note that it started  | the order was lost: start it (a repeat is passed over); |
 |                        |                                | a gang on several nodes: stop all of it, it queues anew |
-| running, paused        | keep it                        | its end is on its way; after GRACE the agent is asked  |
+| running, paused        | keep it                        | ask how it ended, by an order to stop                   |
 | stopping               | stop it again                  | stop it again: the agent answers for what it no longer has |
 | nothing, another epoch | the agent ends it (``Welcome`` lists what it may keep) |                                |
 
@@ -97,6 +97,8 @@ def compare(
             stops.append(stop_again(state, row))
         elif where == STARTING and status is None:
             starts.append(start_again(state, row))
+        elif status is None:
+            stops.append(Stop(job, epoch, StopMode.KILL, STOP_GRACE))
         elif where == STARTING and status is not None and status.state == "running":
             news.append(AttemptStarted(0.0, job, epoch))
     return stops, starts, news
