@@ -126,12 +126,12 @@ def _queued(engine: Engine, row: int, now: float) -> tuple[int | None, tuple[Job
         reason = Reason(Why.NOT_ENOUGH_FREE, (wanted, kind, left))
     elif left < wanted:
         reason = Reason(Why.NO_ROOM_LEFT, (len(ahead), left, wanted))
+    elif any(p.row == row for p in engine.stages.placer.place(ranking, view, engine.stages.cost).place):
+        reason = Reason(Why.DUE)
     elif state.demands.rows.cpu[demand] or state.demands.rows.memory[demand]:
         cpus = float(state.demands.rows.cpu[demand]) / 1000.0
         memory = int(state.demands.rows.memory[demand])
         reason = Reason(Why.NOT_ENOUGH_HOST, (wanted, kind, cpus, memory))
-    elif LOCALITIES[state.demands.options.locality[option]] == "any":
-        reason = Reason(Why.NOT_LOOKED_AT)
     else:
         where = LOCALITIES[state.demands.options.locality[option]].value
         reason = Reason(Why.FRAGMENTED, (wanted, kind, where, left))

@@ -34,7 +34,7 @@ class Why(StrEnum):
     WAITS_FOR_RELEASE = "waits-for-release"
     RUNS = "runs"
     ENDED = "ended"
-    NOT_LOOKED_AT = "not-looked-at"
+    DUE = "due"
 
 
 _TEMPLATES: dict[Why, str] = {
@@ -60,7 +60,7 @@ _TEMPLATES: dict[Why, str] = {
     Why.WAITS_FOR_RELEASE: "its devices are claimed; waits for job {0} to give them back",
     Why.RUNS: "runs on {0}",
     Why.ENDED: "ended: {0}",
-    Why.NOT_LOOKED_AT: "no decision has been made since it was queued",
+    Why.DUE: "there is room for it: the next decision places it",
 }
 
 
