@@ -52,12 +52,18 @@ def ls(
 
 
 def _row(job: JobView) -> tuple[str, ...]:
-    where = ", ".join(job.nodes) if job.nodes and job.state == "running" else job.why or (job.exit or "")
+    where = ", ".join(job.nodes) if job.nodes and job.state == "running" else reason(job)
     kind = f"{job.devices} {job.device_type}" if job.device_type else str(job.devices)
     return (
         *(job.id, job.name, job.tenant, str(job.priority), job.state, kind),
         *(ago(job.submitted), progress(job), where),
     )
+
+
+def reason(job: JobView) -> str:
+    """Why it is where it is; empty where its state says as much."""
+    why = job.exit or job.why
+    return "" if why in (job.state, f"ended: {job.state}") else why
 
 
 def progress(job: JobView) -> str:
@@ -96,7 +102,7 @@ def _facts(detail: JobDetail) -> list[tuple[str, str]]:
     kind = f"{job.devices} of type {job.device_type}" if job.device_type else str(job.devices)
     return [
         ("job", f"{job.id}  {job.name}".rstrip()),
-        ("state", job.state + (f": {job.exit or job.why}" if job.exit or job.why else "")),
+        ("state", job.state + (f": {why}" if (why := reason(job)) else "")),
         ("devices", kind + (f": {', '.join(job.on)}" if job.on else "")),
         ("tenant", job.tenant),
         ("priority", str(job.priority)),
@@ -146,4 +152,5 @@ def explain(job: Job, json: Json = False) -> None:
             if told.ahead
             else ""
         )
-        print(f"- {told.rank} jobs are ranked ahead of it{ahead}" if told.rank else "- it is first in line")
+        jobs = "1 job is" if told.rank == 1 else f"{told.rank} jobs are"
+        print(f"- {jobs} ranked ahead of it{ahead}" if told.rank else "- it is first in line")

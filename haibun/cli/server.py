@@ -17,6 +17,7 @@ from haibun.cli.errors import Failure
 from haibun.cli.output import Json, print_json, say
 
 UP_WITHIN = 60.0  # seconds until a detached server must answer: it may have to compile its kernels first
+JOIN_WITHIN = 20.0  # seconds more for the local agents: a job submitted before they have joined is refused
 DOWN_WITHIN = 60.0
 LOOK_EVERY = 0.05
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -61,7 +62,7 @@ def up(
     if host not in LOOPBACK:
         say(f"warning: listening on {host}, without encryption: whoever sees the token can run jobs as you")
     if detach:
-        _detach(where, json)
+        _detach(where, nodes, json)
         return
     from haibun.server.up import UpOptions, up
 
@@ -80,8 +81,8 @@ def up(
     up(options)
 
 
-def _detach(home: Path, json: bool) -> None:
-    """Start the same command again in the background; return when it answers, or fail with its last words."""
+def _detach(home: Path, nodes: int, json: bool) -> None:
+    """Start the same command again in the background; return when jobs can be run, or fail with its last words."""
     words = [word for word in sys.argv[1:] if word not in ("--detach", "-d", "--json")]
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = home / "server.log"
@@ -99,6 +100,7 @@ def _detach(home: Path, json: bool) -> None:
     while child.poll() is None and time.monotonic() < end:
         written = _written(home)
         if written.get("pid") == child.pid and _answers(written["url"]):
+            _await_agents(home, nodes)
             told = {"url": written["url"], "pid": child.pid, "home": str(home), "log": str(log)}
             print_json(told) if json else print(f"Haibun is up: {told['url']} (log: {log})")
             return
@@ -111,6 +113,18 @@ def _detach(home: Path, json: bool) -> None:
     raise Failure(
         said.removeprefix("error: ") or f"the server ended with code {child.returncode}", f"see {log}"
     )
+
+
+def _await_agents(home: Path, nodes: int) -> None:
+    from haibun.client import Client, ClientError
+
+    end = time.monotonic() + JOIN_WITHIN
+    with contextlib.suppress(ClientError), Client(home=home) as client:
+        while time.monotonic() < end:
+            if sum(node.connected for node in client.nodes()) >= nodes:
+                return
+            time.sleep(LOOK_EVERY)
+    say(f"warning: not all agents have joined within {JOIN_WITHIN:g} s; {home / 'agents'} has their logs")
 
 
 def _written(home: Path) -> dict[str, Any]:

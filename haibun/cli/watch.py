@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from haibun.cli.jobs import Job
+from haibun.cli.jobs import Job, reason
 from haibun.cli.output import Json, print_json, print_json_line, say
 
 
@@ -33,7 +33,7 @@ def logs(
         if json and not follow:
             print_json(list(lines))
             return
-        several = False
+        several = rank is None and client.show(job).job.devices > 1
         for line in lines:
             if json:
                 print_json_line(line)
@@ -64,7 +64,8 @@ def wait(
             left = None if end is None else max(0.0, end - time.monotonic())
             views.append(client.wait(job, left))
             if not json:
-                print(f"job {job}: {views[-1].state}" + (f": {views[-1].exit}" if views[-1].exit else ""))
+                why = reason(views[-1])
+                print(f"job {job}: {views[-1].state}" + (f": {why}" if why else ""))
     if json:
         print_json(views)
     if any(view.state != "succeeded" for view in views):

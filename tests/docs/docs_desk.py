@@ -1,0 +1,66 @@
+"""A shell in a page's own folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from docs_pages import ROOT
+
+WITHIN = 50.0  # seconds for one command
+
+
+class Desk:
+    """A folder with the examples in it, and commands run there as a newcomer would run them."""
+
+    def __init__(self, folder: Path, home: Path | None = None) -> None:
+        self.folder = folder
+        shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HAIBUN_", "PYTEST_"))}
+        self.env = kept | {
+            "PATH": f"{Path(sys.executable).parent}:{kept.get('PATH', '')}",
+            "HOME": str(folder),  # a page that starts a server itself finds its state in ~/.haibun
+        }
+        if home is not None:
+            self.env["HAIBUN_HOME"] = str(home)
+
+    def run(self, command: str) -> tuple[int, str]:
+        """The exit code of a shell command, and what it printed on stdout and stderr."""
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=WITHIN,
+            check=False,
+        )
+        host = socket.gethostname().split(".")[0]
+        return done.returncode, done.stdout.replace(host, "myhost") if len(host) > 1 else done.stdout
+
+    def close(self) -> None:
+        """End the server of this folder, if the page has left one."""
+        home = Path(self.env.get("HAIBUN_HOME", self.folder / ".haibun"))
+        if (home / "server.json").exists():
+            code, said = self.run("haibun down")
+            if code:
+                self._kill(home)
+            assert code == 0, f"the server does not go down: {said}"
+
+    def _kill(self, home: Path) -> None:
+        """What would outlive the test: the server, and its agents (their workers end with them)."""
+        for proc in Path("/proc").glob("[0-9]*"):
+            try:
+                environ = (proc / "environ").read_bytes()
+                mine = f"={self.folder}".encode() in environ or str(home).encode() in environ
+                if mine and int(proc.name) != os.getpid():
+                    os.kill(int(proc.name), signal.SIGKILL)
+            except OSError:
+                continue
