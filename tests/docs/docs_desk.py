@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 from docs_pages import ROOT
@@ -44,6 +45,21 @@ class Desk:
         )
         host = socket.gethostname().split(".")[0]
         return done.returncode, done.stdout.replace(host, "myhost") if len(host) > 1 else done.stdout
+
+    def install(self) -> None:
+        """What ``pip install -e .`` does to this folder's package, without fetching a build system."""
+        project = tomllib.loads((self.folder / "pyproject.toml").read_text())["project"]
+        told = self.folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+        told.mkdir()
+        (told / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+        )
+        groups = project.get("entry-points", {}).items()
+        lines = [
+            f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points.items()) for group, points in groups
+        ]
+        (told / "entry_points.txt").write_text("".join(lines))
+        self.env["PYTHONPATH"] = f"{self.folder}:{self.env.get('PYTHONPATH', '')}"
 
     def close(self) -> None:
         """End the server of this folder, if the page has left one."""

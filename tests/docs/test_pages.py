@@ -14,6 +14,7 @@ import haibun.cli.main as cli
 
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 MAKE = re.compile(r"^make ([a-z]+)$")
+INSTALL = "pip install -e ."
 SERVED = re.compile(r"haibun (run|submit|ls|show|logs|explain|wait|cancel|pause|resume|nodes|top)\b|Client\(")
 
 
@@ -53,6 +54,9 @@ def _follow(page: Path, block: Block, desk: Desk) -> None:
         for command in commands(block):
             if MAKE.match(command.text):
                 continue  # what it does has tests of its own; that it exists is tested below
+            if command.text == INSTALL:
+                desk.install()
+                continue
             code, said = desk.run(command.text)
             where = f"{name}:{command.line}: $ {command.text}"
             assert (code != 0) == command.fails, f"{where}\nends with {code}:\n{said}"
