@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from haibun.cli.errors import INTERRUPTED, Failure
+from haibun.cli.jobs import reason
 from haibun.cli.output import Json, print_json, say
 
 if TYPE_CHECKING:
@@ -169,10 +170,11 @@ def _standing(view: JobView) -> str:
         again = f", attempt {view.attempts}" if view.attempts > 1 else ""
         return f"is {view.state} on {', '.join(view.on)}{again}"
     if view.state in ("succeeded", "failed", "cancelled"):
-        why = view.exit or view.why
+        why = reason(view)
         words = "was cancelled" if view.state == "cancelled" else f"has {view.state}"
-        return words + (f": {why}" if why and why != view.state else "")
-    return f"is {view.state}" + (f": {view.why}" if view.why and view.why != view.state else "")
+        return words + (f": {why}" if why else "")
+    why = reason(view)
+    return f"is {view.state}" + (f": {why}" if why else "")
 
 
 def _leave(client: Client, job: str) -> bool:

@@ -16,7 +16,7 @@ import typer
 from haibun.cli.errors import Failure
 from haibun.cli.output import Json, print_json, say
 
-UP_WITHIN = 60.0  # seconds until a detached server must answer: it may have to compile its kernels first
+UP_WITHIN = 180.0  # seconds until a detached server must answer: it may have to compile its kernels first
 JOIN_WITHIN = 20.0  # seconds more for the local agents: a job submitted before they have joined is refused
 DOWN_WITHIN = 60.0
 LOOK_EVERY = 0.05
@@ -57,6 +57,10 @@ def up(
     from haibun.client import home_folder
     from haibun.spec.params import parse_params
 
+    if json and not detach:
+        raise typer.BadParameter(
+            "goes with --detach: a server in the foreground gives no result", param_hint="--json"
+        )
     where = home_folder(home)
     params = parse_params(sets or (), [policy]).get(policy, {})
     if host not in LOOPBACK:

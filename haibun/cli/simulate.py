@@ -199,7 +199,8 @@ def _print(inputs: Inputs, results: list[dict[str, Any]], written: list[Path]) -
     from haibun.report.units import duration
 
     out = console()
-    out.print(results_table(results, title=_subject(inputs)))
+    out.print(_subject(inputs), style="bold", markup=False)
+    out.print(results_table(results))
     for note in [*_notes(inputs), f"Reading the trace took {duration(inputs.read_s)} of CPU time."]:
         out.print(note, style="dim", markup=False)
     for path in written:

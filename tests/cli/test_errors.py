@@ -29,6 +29,7 @@ Captured = pytest.CaptureFixture[str]
         (["run", "--env", "novalue", "--", "x"], "NAME=VALUE"),
         (["priority", "1", "high"], "N"),
         (["up", "--port", "70000"], "--port"),
+        (["up", "--json"], "--detach"),
     ],
 )
 def test_wrong_usage_exits_with_2(capsys: Captured, args: list[str], said: str) -> None:
