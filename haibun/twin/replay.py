@@ -139,7 +139,7 @@ class Replay:
         times, count = self._times, len(self._times)
         while self._next < count and times[self._next] <= now:
             job = next(self._jobs)
-            self.executor.expect(job.id, job.total_steps or 0.0)
+            self.executor.expect(job.id, job.total_steps or 0.0, job.model)
             events.append(JobSubmitted(now, job))
             self._next += 1
 
