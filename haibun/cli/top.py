@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,10 +11,6 @@ from haibun.cli.output import Json, console, on_terminal, print_json
 
 if TYPE_CHECKING:
     from haibun.client import Client
-    from haibun.report.live import LiveView
-    from haibun.run.views import NodeView, Overview
-
-_ORDER = ("running", "starting", "stopping", "recovering", "paused", "queued", "pending")
 
 
 def top(
@@ -40,6 +36,7 @@ def top(
 
 
 def _print_once(client: Client) -> None:
+    from haibun.client.look import view_of
     from haibun.report.live import live
 
     console().print(live(view_of(client.top())))
@@ -49,6 +46,7 @@ def _watch(client: Client, every: float) -> None:
     from rich.live import Live
 
     from haibun.client import ServerNotRunning, Unavailable
+    from haibun.client.look import view_of
     from haibun.report.live import live
 
     shown = live(view_of(client.top()))
@@ -63,41 +61,3 @@ def _watch(client: Client, every: float) -> None:
                 return
             except (ServerNotRunning, Unavailable):
                 continue  # it restarts, say; the last look stays
-
-
-def view_of(overview: Overview) -> LiveView:
-    """An overview as ``haibun.report.live`` draws it: first what runs, then what waits, then what has ended."""
-    from haibun.report.live import LiveJob, LiveNode, LiveView
-
-    place = {state: i for i, state in enumerate(_ORDER)}
-    jobs = sorted(overview.jobs, key=lambda j: (place.get(j.state, len(place)), -j.priority, j.submitted))
-    started = min((job.submitted for job in overview.jobs), default=overview.now)
-    messages = [f"Nothing can be accepted just now: {overview.degraded}"] if overview.degraded else []
-    return LiveView(
-        policy=overview.policy,
-        elapsed=overview.now - started,
-        nodes=[LiveNode(node.name, _devices(node), node.health) for node in overview.nodes],
-        jobs=[
-            LiveJob(
-                id=job.id,
-                name=job.name or job.id,
-                state=job.state,
-                devices=job.devices,
-                step=job.step or 0.0,
-                total=job.total,
-                rate=job.rate,
-                priority=job.priority,
-                since=(job.ended or overview.now) - job.submitted,
-                why=job.exit or job.why,
-            )
-            for job in jobs
-        ],
-        messages=messages,
-    )
-
-
-def _devices(node: NodeView) -> list[Any]:
-    from haibun.report.live import LiveDevice
-
-    healthy = node.health != "lost"
-    return [LiveDevice(str(i), holder, healthy) for i, holder in enumerate(node.holders)]
