@@ -100,8 +100,10 @@ def _detach(home: Path, nodes: int, json: bool) -> None:
             start_new_session=True,
             env={**os.environ, "HAIBUN_HOME": str(home)},
         )
-    end = time.monotonic() + UP_WITHIN
+    end, compiles = time.monotonic() + UP_WITHIN, ""
     while child.poll() is None and time.monotonic() < end:
+        if not compiles and (compiles := _compiling(log, start)):
+            say(compiles)
         written = _written(home)
         if written.get("pid") == child.pid and _answers(written["url"]):
             _await_agents(home, nodes)
@@ -117,6 +119,13 @@ def _detach(home: Path, nodes: int, json: bool) -> None:
     raise Failure(
         said.removeprefix("error: ") or f"the server ended with code {child.returncode}", f"see {log}"
     )
+
+
+def _compiling(log: Path, start: int) -> str:
+    """What a server that must compile its kernels said of it."""
+    with open(log, encoding="utf-8", errors="replace") as f:
+        f.seek(start)
+        return next((line.strip() for line in f if line.startswith("Compiling") and line.endswith("\n")), "")
 
 
 def _await_agents(home: Path, nodes: int) -> None:

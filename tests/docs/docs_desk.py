@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -62,21 +63,22 @@ class Desk:
         self.env["PYTHONPATH"] = f"{self.folder}:{self.env.get('PYTHONPATH', '')}"
 
     def close(self) -> None:
-        """End the server of this folder, if the page has left one."""
-        home = Path(self.env.get("HAIBUN_HOME", self.folder / ".haibun"))
-        if (home / "server.json").exists():
-            code, said = self.run("haibun down")
-            if code:
-                self._kill(home)
-            assert code == 0, f"the server does not go down: {said}"
+        """End the server of this folder, if the page has left one; nothing of it outlives the test."""
+        try:
+            if (self._home / "server.json").exists():
+                code, said = self.run("haibun down")
+                assert code == 0, f"the server does not go down: {said}"
+        finally:
+            self._kill()
 
-    def _kill(self, home: Path) -> None:
-        """What would outlive the test: the server, and its agents (their workers end with them)."""
+    @property
+    def _home(self) -> Path:
+        return Path(self.env.get("HAIBUN_HOME", self.folder / ".haibun"))
+
+    def _kill(self) -> None:
+        """Processes that bear this folder as their home: a server on its way up, say, and its agents."""
+        mark = f"HOME={self.folder}".encode()
         for proc in Path("/proc").glob("[0-9]*"):
-            try:
-                environ = (proc / "environ").read_bytes()
-                mine = f"={self.folder}".encode() in environ or str(home).encode() in environ
-                if mine and int(proc.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark in (proc / "environ").read_bytes().split(b"\0") and int(proc.name) != os.getpid():
                     os.kill(int(proc.name), signal.SIGKILL)
-            except OSError:
-                continue

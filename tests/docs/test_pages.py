@@ -26,6 +26,7 @@ RUNNABLE = [page for page in PAGES if any(_runs(b) for b in blocks(page.read_tex
 
 
 @pytest.mark.live
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("page", RUNNABLE, ids=[str(p.relative_to(ROOT)) for p in RUNNABLE])
 def test_what_a_page_shows_is_what_happens(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
