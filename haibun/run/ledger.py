@@ -265,7 +265,16 @@ class Ledger:
         if decision is not None:
             decided = Decided(now, decision)
             await self._write([decided], {})
+            before = self.engine.state.decisions
             self._carry_out(self._apply([decided]))
+            if self.engine.state.decisions == before:  # it contradicts the State, and was refused
+                log.error("policy %s or its placer made a faulty decision", self.engine.state.config.policy)
+                self._decide_anew(now)
+
+    def _decide_anew(self, now: float) -> None:
+        """After a failure: later, and looking at everything, since what was told of the changes is lost."""
+        self.engine.state.delta.full = self.engine.state.dirty = True
+        self._not_before = now + RETRY_POLICY
 
     def _apply(self, events: Sequence[AnyEvent]) -> list[Action]:
         actions: list[Action] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from agent_harness import alive
-from up_harness import Haibun, assert_ran_once, haibun_up, steps, until
+from up_harness import Haibun, assert_ran_once, enough, haibun_up, steps, until
 
 pytestmark = pytest.mark.live
 
@@ -30,7 +30,7 @@ def test_a_controller_that_is_killed_comes_back_and_no_job_dies_is_lost_or_runs_
     here: Haibun, tmp_path: Path
 ) -> None:
     outs = [tmp_path / f"out-{i}" for i in range(3)]
-    long = here.stepper(outs[0], 900, name="long")
+    long = here.stepper(outs[0], name="long")
     ends_meanwhile = here.stepper(outs[1], 60, name="ends")
     fails = here.shell(f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done; exit 7", name="fails")
     waits = here.stepper(outs[2], 20, resources={"devices": 3}, name="waits")
@@ -47,10 +47,12 @@ def test_a_controller_that_is_killed_comes_back_and_no_job_dies_is_lost_or_runs_
     assert here.client.wait(fails, 20).exit == "attempt 1 failed: rank 0 exited with code 7; no retries left"
     here.kill()  # once more, and with what has just been written
     here.start()
-    for job, out, total in ((long, outs[0], 900), (ends_meanwhile, outs[1], 60), (waits, outs[2], 20)):
+    assert here.pids(long) == pids
+    enough(outs[0])
+    for job, out in ((long, outs[0]), (ends_meanwhile, outs[1]), (waits, outs[2])):
         view = here.client.wait(job, 20)
-        assert (view.state, view.attempts, view.step) == ("succeeded", 1, total)
-        assert_ran_once(out, total)
+        assert (view.state, view.attempts, view.step) == ("succeeded", 1, len(steps(out)))
+        assert_ran_once(out)
     assert [a.outcome for a in here.client.show(ends_meanwhile).attempts] == ["succeeded"]
 
 
@@ -75,9 +77,7 @@ def test_a_killed_worker_is_retried_from_its_last_durable_step(here: Haibun, tmp
     assert (first.outcome, first.cause) == ("failed", "rank 0 was killed by SIGKILL")
 
 
-def test_a_stopped_worker_is_noticed_by_its_missing_steps_and_recovered(
-    here: Haibun, tmp_path: Path
-) -> None:
+def test_a_stopped_worker_is_noticed_by_its_missing_steps_and_recovered(here: Haibun, tmp_path: Path) -> None:
     job = here.stepper(tmp_path / "out", 80, retries=1, hang_after=0.8)
     until(lambda: len(steps(tmp_path / "out")) > 20, "it makes steps")
     os.kill(steps(tmp_path / "out")[-1][0], signal.SIGSTOP)

@@ -125,6 +125,7 @@ def test_a_job_that_is_not_attached_is_paused_by_ending_it_and_held_by_freezing_
     job = here.shell(f"while [ ! -e {tmp_path}/go ]; do echo x >> {tmp_path}/out; sleep 0.01; done")
     out = tmp_path / "out"
     until(out.exists, "it runs")
+    here.until(job, "running")
     here.client.pause(job, hold=True)
     here.until(job, "paused")
     size = out.stat().st_size
@@ -144,15 +145,13 @@ def test_a_job_that_is_not_attached_is_paused_by_ending_it_and_held_by_freezing_
 def test_a_job_of_higher_priority_takes_the_devices_and_the_other_resumes_where_it_was(
     here: Haibun, tmp_path: Path
 ) -> None:
-    low = here.stepper(tmp_path / "low", 120, devices=1, name="low", resources={"devices": 2})
+    low = here.stepper(tmp_path / "low", 200, devices=2, name="low")
     until(lambda: len(steps(tmp_path / "low")) > 20, "it makes steps")
-    high = here.stepper(tmp_path / "high", 20, priority=10, name="high", resources={"devices": 2})
+    high = here.stepper(tmp_path / "high", 20, devices=2, priority=10, name="high")
     assert here.client.wait(high, 20).state == "succeeded"
     view = here.client.wait(low, 20)
     assert (view.state, view.attempts, view.preemptions) == ("succeeded", 2, 1)
-    told = steps(tmp_path / "low")
-    by_rank0 = [step for _, _, step in told]
-    assert sorted(set(by_rank0)) == list(range(120))
+    assert_ran_once(tmp_path / "low", 200, durable_every=1)
     assert here.client.show(low).attempts[0].outcome == "preempted"
     assert "needs its devices" in here.client.show(low).attempts[0].cause
 
@@ -184,3 +183,8 @@ def test_a_refused_submission_leaves_nothing(here: Haibun) -> None:
             {"run": "true", "name": "y", "depends_on": ["x"]},
         )
     assert here.client.ls() == before
+
+
+def test_logs_of_a_job_are_read_by_id_and_name(here: Haibun) -> None:
+    here.client.wait(here.shell("echo one; echo two", name="talks"), 20)
+    assert [line.text for line in here.client.logs("talks")] == ["one", "two"]
