@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,10 @@ def _runs(block: Block) -> bool:
     return block.file is not None or block.language in ("console", "python")
 
 
-RUNNABLE = [page for page in PAGES if any(_runs(b) for b in blocks(page.read_text()))]
+PARSED = (
+    ROOT / "docs" / "commands.md"
+)  # examples from the commands' own help: they stand for files that are not there
+RUNNABLE = [page for page in PAGES if page != PARSED and any(_runs(b) for b in blocks(page.read_text()))]
 
 
 @pytest.mark.live
@@ -32,7 +36,7 @@ def test_what_a_page_shows_is_what_happens(
     page: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     text = page.read_text()
-    shared = SERVED.search(text) and "$ haibun up" not in text
+    shared = SERVED.search("".join(b.text for b in blocks(text) if _runs(b))) and "$ haibun up" not in text
     desk = Desk(tmp_path, request.getfixturevalue("shared_home") if shared else None)
     try:
         for block in filter(_runs, blocks(text)):
@@ -72,6 +76,13 @@ def test_make_knows_what_a_page_makes(page: Path) -> None:
         if block.language == "console":
             made = [m[1] for c in commands(block) if (m := MAKE.match(c.text))]
             assert set(made) <= targets
+
+
+def test_examples_of_the_commands_own_help_are_understood() -> None:
+    for block in blocks(PARSED.read_text()):
+        for shown in commands(block) if block.language == "console" else ():
+            _, name, *words = shlex.split(shown.text)
+            cli.command(name).make_context(name, words)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
