@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from haibun.core.events import AttemptFailed, AttemptStopped, Decided
+from haibun.core.events import AttemptFailed, AttemptProgressed, AttemptStopped, Decided
 from haibun.core.vocabulary import JobState
 from haibun.demo.conduct import Killed, Observed
+from haibun.demo.profile import Profile
 from haibun.demo.record import Record
 
 
@@ -47,6 +48,17 @@ def agreement(live: Record, twin: Record) -> Agreement:
         for job in live.jobs
     }
     return Agreement(tuple(live.starts()), tuple(twin.starts()), errors)
+
+
+def drift(live: Record, profile: Profile) -> float:
+    """How far the speeds of a live run lay from the profile: the median over attempts of |live / profile - 1|."""
+    last = {(e.job, e.epoch): e for e in live.events if isinstance(e, AttemptProgressed) and e.rate}
+    off = []
+    for event in last.values():
+        job = live.state.jobs.job(live.state.jobs.row_of[event.job])
+        if job.model is not None and event.rate is not None:
+            off.append(abs(event.rate / profile.rates[job.model] - 1.0))
+    return statistics.median(off) if off else 0.0
 
 
 def checks(live: Record, seen: Observed, urgent: str) -> list[Check]:

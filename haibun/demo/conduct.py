@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 from haibun.client import Client
@@ -37,11 +37,19 @@ class Killed:
 
 @dataclass(slots=True)
 class Observed:
-    """``restored``: by job and epoch, the step that an attempt began from, as its workers said."""
+    """``restored``: by job and epoch, the step that an attempt began from, as its workers said.
+
+    ``went_on``: by name, when a job was first seen to go on from a checkpoint, in seconds since the first submission.
+    """
 
     ids: dict[str, str] = field(default_factory=dict)  # by name
     restored: dict[tuple[str, int], int] = field(default_factory=dict)
+    went_on: dict[str, float] = field(default_factory=dict)
     killed: Killed | None = None
+
+    def due(self, plan: Plan) -> float:
+        """When a job is to be submitted, in seconds since the first; inf: what it waits for has not happened."""
+        return plan.at + (self.went_on.get(plan.after, math.inf) if plan.after else 0.0)
 
 
 Show = Callable[[Overview, float], None]
@@ -56,16 +64,18 @@ def conduct(live: Live, scenario: Scenario, profile: Profile, workdir: Path, sho
     Raises:
         DemoError: the jobs do not end in several times the time that they should take.
     """
-    seen, waiting = Observed(), _groups(scenario)
+    seen, waiting = Observed(), list(scenario.plans)
     began = time.monotonic()
     limit = SLACK + PATIENCE * sum(plan.at + plan.seconds for plan in scenario.plans) / 2
     while True:
         now = time.monotonic() - began
-        while waiting and waiting[0][0] <= now:
-            _submit(live.client, waiting.pop(0)[1], profile, workdir, seen)
+        due = [plan for plan in waiting if seen.due(plan) <= now]
+        if due:
+            waiting = [plan for plan in waiting if plan not in due]
+            _submit(live.client, due, profile, workdir, seen)
         overview = live.client.top()
         mine = [job for job in overview.jobs if job.id in seen.ids.values()]
-        _read_boards(live, mine, seen)
+        _read_boards(live, mine, seen, now)
         if seen.killed is None and now >= scenario.kill.at:
             _kill(live, mine, scenario, seen)
         show(overview, now)
@@ -74,12 +84,7 @@ def conduct(live: Live, scenario: Scenario, profile: Profile, workdir: Path, sho
         if now > limit:
             stuck = ", ".join(f"{job.name} ({job.state})" for job in mine if job.state not in ENDED)
             raise DemoError(f"after {now:.0f} s these jobs have not ended: {stuck}")
-        _sleep(began, LOOK, *(at for at, _ in waiting[:1]), scenario.kill.at)
-
-
-def _groups(scenario: Scenario) -> list[tuple[float, list[Plan]]]:
-    plans = sorted(scenario.plans, key=lambda plan: plan.at)
-    return [(at, list(group)) for at, group in groupby(plans, key=lambda plan: plan.at)]
+        _sleep(began, LOOK, *map(seen.due, waiting), scenario.kill.at)
 
 
 def _sleep(began: float, pause: float, *times: float) -> None:
@@ -97,13 +102,15 @@ def _submit(client: Client, plans: list[Plan], profile: Profile, workdir: Path, 
     seen.ids.update(zip((p.name for p in plans), ids, strict=True))
 
 
-def _read_boards(live: Live, jobs: list[JobView], seen: Observed) -> None:
+def _read_boards(live: Live, jobs: list[JobView], seen: Observed, now: float) -> None:
     for job in jobs:
         if job.state != "running" or (job.id, job.attempts) in seen.restored:
             continue
         board = live.board(job.id, job.attempts)
         if board is not None and all(s.attached and s.beat and s.step > s.restored for s in board.slots):
             seen.restored[job.id, job.attempts] = min(int(slot.restored) for slot in board.slots)
+            if job.attempts > 1:
+                seen.went_on.setdefault(job.name, now)
 
 
 def _kill(live: Live, jobs: list[JobView], scenario: Scenario, seen: Observed) -> None:

@@ -66,8 +66,9 @@ def print_outcome(outcome: Outcome, console: Console) -> None:
         style = {"bad": "red", "good": "green"}.get(moment.kind, "")
         console.print(f"{moment.at:6.1f} s  {moment.text}", style=style, highlight=False, soft_wrap=True)
     console.print()
+    console.print("Job completion times: live, and replayed in the twin", style="bold")
     console.print(_comparison(outcome))
-    console.print(_starts(outcome.agreement))
+    console.print(_starts(outcome.agreement), soft_wrap=True)
     console.print("\nWhat this run shows", style="bold")
     for check in outcome.checks:
         mark = Text("yes  ", style="green") if check.holds else Text("NO   ", style="bold red")
@@ -81,7 +82,7 @@ def print_outcome(outcome: Outcome, console: Console) -> None:
 def _comparison(outcome: Outcome) -> Table:
     live, twin = outcome.live, outcome.twin
     pairs = [Pair(job.name, live.completion(job.id), twin.completion(job.id)) for job in live.jobs]
-    return comparison_table(pairs, title="Job completion times: live, and replayed in the twin")
+    return comparison_table(pairs)
 
 
 def _starts(found: Agreement) -> Text:

@@ -90,7 +90,9 @@ def fit(events: Iterable[AnyEvent], job: JobId) -> Fit:
     rate = _rate(whole)
     starts = [_start(life, rate) for life in whole]
     stops = [_stop(life, start, rate) for life, start in zip(whole, starts, strict=True)]
-    return Fit(rate, starts[0], sum(starts[1:]) / len(starts[1:]), sum(stops) / len(stops))
+    resume = sum(starts[1:]) / len(starts[1:])
+    # The very first start also reads libraries from disk, which no later one does; else a resume costs the more.
+    return Fit(rate, min(starts[0], resume), resume, sum(stops) / len(stops))
 
 
 def _lives(events: Iterable[AnyEvent], job: JobId) -> list[_Life]:

@@ -38,13 +38,18 @@ KINDS = (GPT, CNN, DDP)
 
 
 class Plan(Struct, frozen=True):
-    """One job: it comes ``at`` seconds after the first and runs for ``seconds`` if nothing disturbs it."""
+    """One job: it comes ``at`` seconds after the first and runs for ``seconds`` if nothing disturbs it.
+
+    With ``after`` it comes ``at`` seconds after that job was seen to go on from a checkpoint: what it is to disturb is
+    then there, however fast this machine is just now.
+    """
 
     name: str
     kind: Kind
     at: float
     seconds: float
     priority: int = 0
+    after: str = ""
 
 
 class Kill(Struct, frozen=True):
@@ -66,12 +71,12 @@ class Scenario(Struct, frozen=True):
 # Times lie seconds apart wherever their order decides something, so that noise does not change what happens.
 FULL = Scenario(
     plans=(
-        Plan("gpt", GPT, 0.0, 26.0),
-        Plan("cnn", CNN, 0.0, 31.0),
-        Plan("ddp", DDP, 0.0, 36.0),
+        Plan("gpt", GPT, 0.0, 27.0),
+        Plan("cnn", CNN, 0.0, 32.0),
+        Plan("ddp", DDP, 0.0, 34.0),
         Plan("short-cnn", CNN, 11.0, 5.0, priority=1),
         Plan("short-gpt", GPT, 11.0, 8.0, priority=1),
-        Plan("urgent", DDP, 26.5, 6.0, priority=10),
+        Plan("urgent", DDP, 2.5, 6.0, priority=10, after="ddp"),
     ),
     kill=Kill("gpt", rank=0, at=6.0),
     urgent="urgent",
@@ -92,15 +97,14 @@ SHORT = Scenario(
 
 
 def scripts() -> Path:
-    """The folder of the training scripts: the repository's, or the copy in an installed wheel.
+    """The folder of the training scripts: the repository's, which an editable install finds too.
 
     Raises:
-        DemoError: they are in neither place.
+        DemoError: Haibun was installed without its repository.
     """
-    package = Path(haibun.__file__).resolve().parent
-    for folder in (package.parent / "examples" / "scripts", package / "demo" / "scripts"):
-        if (folder / GPT.script).is_file():
-            return folder
+    folder = Path(haibun.__file__).resolve().parents[1] / "examples" / "scripts"
+    if (folder / GPT.script).is_file():
+        return folder
     raise DemoError("the training scripts are not here; run the demo from a checkout of Haibun ('make demo')")
 
 
