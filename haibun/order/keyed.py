@@ -71,11 +71,14 @@ class Keyed:
         self._lanes.move(rows, self.keys(view, rows, now), j.state, j.preemptible)
 
 
+_NO_ROWS = np.zeros(0, np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Due:
     """What time has changed. See ``Keyed.due``."""
 
-    rows: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
+    rows: Rows = field(default_factory=lambda: _NO_ROWS)
     memory: tuple[MemoryChange, ...] = ()
     wake_at: float | None = None
 

@@ -10,10 +10,10 @@ import numpy as np
 from numba import njit
 
 from haibun.core.decision import MemoryChange
-from haibun.core.stages import Keys, Ranked, Rows
+from haibun.core.stages import KEYS, Keys, Ranked, Rows
 from haibun.core.state import Delta
 from haibun.core.view import View
-from haibun.order.keyed import Due, Keyed, columns
+from haibun.order.keyed import Due, Keyed
 from haibun.order.lane import Lanes
 
 BASE = "tiresias.base"  # device-seconds had when last promoted; service counts from there
@@ -45,6 +45,7 @@ class Tiresias(Keyed):
             raise ValueError(f"promote_knob must be 0 or more, not {promote_knob}")
         self.queue_limits = limits
         self.promote_knob = promote_knob
+        self._rows = np.zeros(64, np.int64)  # scratch for ``due``
         self._promoted: dict[int, float] = {}  # this decision's, which the State does not have yet
 
     def rank(self, view: View, delta: Delta, now: float) -> Ranked:
@@ -55,65 +56,91 @@ class Tiresias(Keyed):
     def keys(self, view: View, rows: Rows, now: float) -> Keys:
         """Priority, queue, first start, submission."""
         j = view.jobs
-        base: Any = view.memory(BASE)[rows]
+        base = view.memory(BASE)[rows]
         if self._promoted:
-            base = [
+            base[:] = [
                 self._promoted.get(row, old) for row, old in zip(rows.tolist(), base.tolist(), strict=True)
             ]
-        queue = np.searchsorted(self.queue_limits, view.service(rows, now) - base + SLACK, side="right")
-        return columns(-j.priority[rows], queue, j.first_start[rows], j.submitted[rows])
+        service = (j.service, j.width, j.launched, j.as_of)
+        return _keys(rows, (j.priority, j.first_start, j.submitted), service, base, self.queue_limits, now)
 
     def due(self, view: View, lanes: Lanes, now: float) -> Due:
         """Demote and promote; wake at the next demotion or promotion."""
-        j, base = view.jobs, view.memory(BASE)
-        service = (j.service, j.width, j.launched, j.as_of)
-        demoted, wake = _demotions(lanes.running, lanes.keys, service, base, self.queue_limits, now)
-        waits = (j.service, j.queued_at, j.demand, view.demands.least)
-        knob = self.promote_knob or math.inf
-        promoted, had, wake_promoted = _promotions(lanes.waiting, lanes.keys, waits, base, knob, now)
-        wake = min(wake, wake_promoted)
-        if not len(promoted):
-            return Due(demoted, wake_at=wake)
-        self._promoted = dict(zip(promoted.tolist(), had.tolist(), strict=True))
-        change = MemoryChange(BASE, view.job_ids(promoted.tolist()), tuple(had.tolist()))
-        return Due(np.concatenate((demoted, promoted)), (change,), wake)
+        j, running, waiting = view.jobs, lanes.running, lanes.waiting
+        if len(self._rows) < len(running) + len(waiting):
+            self._rows = np.zeros(2 * (len(running) + len(waiting)), np.int64)
+        demoted, promoted, wake = _due(
+            (running, waiting, lanes.keys),
+            (j.service, j.width, j.launched, j.as_of, j.queued_at, j.demand),
+            (view.memory(BASE), view.demands.least),
+            self.queue_limits,
+            self.promote_knob or math.inf,
+            now,
+            self._rows,
+        )
+        if not demoted and not promoted:
+            return Due(wake_at=wake)
+        rows = self._rows[: demoted + promoted].copy()
+        if not promoted:
+            return Due(rows, wake_at=wake)
+        up = rows[demoted:]
+        had = j.service[up].tolist()
+        self._promoted = dict(zip(up.tolist(), had, strict=True))
+        return Due(rows, (MemoryChange(BASE, view.job_ids(up.tolist()), tuple(had)),), wake)
 
 
 @njit(cache=True)
-def _demotions(running: Any, keys: Any, jobs: Any, base: Any, limits: Any, now: float) -> Any:
-    """Rows whose service has reached the limit of their queue, and when the next will."""
-    service, width, launched, as_of = jobs
-    rows = np.empty(len(running), np.int64)
-    n, wake = 0, np.inf
+def _queue(had: float, limits: Any) -> int:
+    """The queue of a job that has had so many device-seconds since it was last promoted."""
+    queue = 0
+    while queue < len(limits) and had + SLACK >= limits[queue]:
+        queue += 1
+    return queue
+
+
+@njit(cache=True)
+def _keys(rows: Any, jobs: Any, service: Any, base: Any, limits: Any, now: float) -> Any:
+    """Keys of some rows; ``base`` has a value for each of these."""
+    priority, first_start, submitted = jobs
+    had, width, launched, as_of = service
+    keys = np.zeros((len(rows), KEYS))
+    for i in range(len(rows)):
+        row = rows[i]
+        since = had[row] + width[row] * launched[row] * (now - as_of[row]) - base[i]
+        keys[i, 0], keys[i, QUEUE_KEY] = -priority[row], _queue(since, limits)
+        keys[i, 2] = np.inf if np.isnan(first_start[row]) else first_start[row]
+        keys[i, 3] = submitted[row]
+    return keys
+
+
+@njit(cache=True)
+def _due(lanes: Any, jobs: Any, more: Any, limits: Any, knob: float, now: float, rows: Any) -> Any:
+    """Fills ``rows`` with those that are demoted, then those that are promoted; returns how many, and when the next is.
+
+    Running jobs are demoted when their service has reached the limit of their queue, waiting ones promoted when they
+    have waited long enough.
+    """
+    running, waiting, keys = lanes
+    service, width, launched, as_of, queued_at, demand = jobs
+    base, least = more
+    demoted, promoted, wake = 0, 0, np.inf
     for row in running:
         had = service[row] + width[row] * launched[row] * (now - as_of[row]) - base[row]
-        queue = int(keys[row, QUEUE_KEY])
-        new = queue
-        while new < len(limits) and had + SLACK >= limits[new]:
-            new += 1
-        if new > queue:
-            rows[n] = row
-            n += 1
+        old = int(keys[row, QUEUE_KEY])
+        new = max(old, _queue(had, limits))
+        if new > old:
+            rows[demoted] = row
+            demoted += 1
         if new < len(limits) and launched[row]:
             wake = min(wake, now + (limits[new] - had) / width[row])
-    return rows[:n], wake
-
-
-@njit(cache=True)
-def _promotions(waiting: Any, keys: Any, jobs: Any, base: Any, knob: float, now: float) -> Any:
-    """Rows that have waited long enough, the service they have had in all, and when the next will have."""
-    service, queued_at, demand, least = jobs
-    rows = np.empty(len(waiting), np.int64)
-    had = np.empty(len(waiting), np.float64)
-    n, wake = 0, np.inf
     for row in waiting:
         if keys[row, QUEUE_KEY] == 0.0:
             continue
         executed = (service[row] - base[row]) / least[demand[row]]
         when = queued_at[row] + knob * executed
         if when <= now + SLACK:
-            rows[n], had[n] = row, service[row]
-            n += 1
+            rows[demoted + promoted] = row
+            promoted += 1
         else:
             wake = min(wake, when)
-    return rows[:n], had[:n], wake
+    return demoted, promoted, wake
