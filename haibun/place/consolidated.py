@@ -23,7 +23,6 @@ class Consolidated:
 
     def __init__(self) -> None:
         self._mark = np.zeros(64, np.int64)
-        self._skip = np.zeros(64, np.bool_)
         self._out: tuple[NDArray[np.int64], ...] = ()
 
     def place(self, ranking: Ranking, view: View, cost: Cost) -> Placement:
@@ -45,7 +44,6 @@ class Consolidated:
             (dev.pool, dev.claim, dev.owner, dev.n),
             view.device_types,
             self._mark,
-            self._skip,
             self._out,
         )
         if not placed and not evicted:
@@ -69,17 +67,12 @@ class Consolidated:
                     )
                 )
             ],
-            [
-                Evicted(int(ev_rows[i]), int(ev_ranks[i]), int(ev_by[i]))
-                for i in range(evicted)
-            ],
+            [Evicted(int(ev_rows[i]), int(ev_ranks[i]), int(ev_by[i])) for i in range(evicted)],
             blocked,
         )
 
     def _reserve(self, rows: int, devices: int) -> None:
         if rows > len(self._mark):
             self._mark = np.zeros(rows, np.int64)
-            self._skip = np.zeros(rows, np.bool_)
         if not self._out or devices > len(self._out[0]) - 1:
             self._out = tuple(np.zeros(devices + 1, np.int64) for _ in range(9))
-

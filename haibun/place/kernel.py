@@ -1,16 +1,19 @@
 """The compiled heart of placement: one pass over a ranking gives who keeps, who gets and who loses a gang.
 
-``plan`` works in four steps, all in order of rank:
+``plan`` goes through waiting and running jobs in one order of rank, and keeps three books of devices (by pool: equal
+devices of one node), CPUs and memory (by node):
 
-1. *choose* by count: each job, waiting or running, takes its devices out of a budget (devices free or held by ranked
-   running jobs, by type). Waiting jobs that fit are chosen, running ones that do not are candidates for eviction.
-2. *fit* each chosen waiting job on nodes: where free devices suffice, on those; else on devices of candidates; else,
-   where locality forbids that, on devices of any running job ranked below it.
-3. *settle*: running jobs, best first, keep their gangs as long as what step 2 took leaves them room. So a job loses
-   its gang only if its devices are really used by others, and of those in the way the lowest-ranked lose.
-4. *fill*: where a chosen job did not fit on nodes, waiting jobs passed over in step 1 may take what is left.
+- ``room``: all that better-ranked jobs have left;
+- ``free``: of that, what no running job further down holds;
+- ``spare``: of that, what no running job further down holds that would keep it if devices were only counted.
 
-The books are kept by pool (equal devices of one node); device numbers are given out last.
+A waiting job gets its gang from ``free``, else from ``spare``, else from ``room``; it can so take devices only from
+jobs ranked below it, and from the lowest where there is a choice. A running job keeps its gang if there is still room
+for it, else it is evicted: its devices are really used by better ones, and what is left of them is free for those
+after it. Since ``room`` only shrinks on the way, a demand that did not fit once is not tried again.
+
+With this, decisions at one instant come to an end: of the jobs that gain or lose a gang, the best-ranked gains.
+Device numbers are given out last.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ def _best_single(room: Any, first: Any, n: int, free: Any) -> int:
     for i in range(len(room)):
         if room[i] < n:
             continue
-        taken = max(0, n - free[first[i]])
+        taken = n - min(n, max(0, free[first[i]]))
         if best < 0 or taken < best_taken or (taken == best_taken and room[i] < best_left):
             best, best_taken, best_left = i, taken, room[i]
     return best
@@ -159,9 +162,7 @@ def _over_sites(
 
 
 @njit(cache=True)
-def _fit_avoiding(
-    books: Any, free: Any, pools: Any, n_site: Any, want: Any, avoid: int, take: Any
-) -> bool:
+def _fit_avoiding(books: Any, free: Any, pools: Any, n_site: Any, want: Any, avoid: int, take: Any) -> bool:
     """As ``_fit``, away from the node where the job failed last if that can be."""
     if avoid >= 0 and _fit(books, free, pools, n_site, want, avoid, take):
         return True
@@ -170,19 +171,11 @@ def _fit_avoiding(
 
 @njit(cache=True)
 def _book(books: Any, pool: int, node: int, k: int, cpu: int, memory: int, sign: int) -> None:
+    """Add (or with ``sign`` -1 take) ``k`` devices of a pool, with the CPUs and memory that go with them."""
     dev, cpus, mem = books
     dev[pool] += sign * k
     cpus[node] += sign * k * cpu
     mem[node] += sign * k * memory
-
-
-@njit(cache=True)
-def _spend(books: Any, pool: int, node: int, k: int, cpu: int, memory: int) -> None:
-    """Take ``k`` devices, as far as there are any: for the book of what is free outright."""
-    dev, cpus, mem = books
-    dev[pool] = max(0, dev[pool] - k)
-    cpus[node] = max(0, cpus[node] - k * cpu)
-    mem[node] = max(0, mem[node] - k * memory)
 
 
 @njit(cache=True)
@@ -191,9 +184,10 @@ def _copy(books: Any) -> Any:
 
 
 @njit(cache=True)
-def _holdings(running: Any, fixed: Any, dev_claim: Any, dev_pool: Any, n_devices: int, mark: Any) -> Any:
-    """Which pool each device of each running job is in, side by side: pools of job ``i`` are
-    ``held[start[i]:start[i + 1]]``, a pool once for each device."""
+def _holdings(running: Any, mark: Any, devices: Any) -> Any:
+    """Which pool each device of each running job is in: those of job ``i`` are ``held[start[i]:start[i + 1]]``, a pool
+    once for each device."""
+    dev_pool, dev_claim, _, n_devices = devices
     start = np.zeros(len(running) + 1, np.int64)
     for d in range(n_devices):
         if dev_claim[d] >= 0 and mark[dev_claim[d]] > 0:
@@ -211,73 +205,219 @@ def _holdings(running: Any, fixed: Any, dev_claim: Any, dev_pool: Any, n_devices
 
 
 @njit(cache=True)
-def _choose(
-    waiting: Any,
-    running: Any,
-    keys: Any,
-    strict: bool,
-    jobs: Any,
-    demands: Any,
-    options: Any,
-    budget: Any,
-    fixed: Any,
-    skip: Any,
-    chosen: Any,
-    kept: Any,
-    run_rank: Any,
-) -> Any:
-    """Step 1. Fills ``chosen`` (index into waiting, rank, option) and ``kept``; returns (chosen, first refused)."""
+def _fixed(running: Any, mark: Any, devices: Any, p_open: Any) -> Any:
+    """Which running jobs have a device on a node that takes no work: they are left where they are."""
+    dev_pool, dev_claim, _, n_devices = devices
+    fixed = np.zeros(len(running), np.bool_)
+    if not p_open.all():
+        for d in range(n_devices):
+            if dev_claim[d] >= 0 and mark[dev_claim[d]] > 0 and not p_open[dev_pool[d]]:
+                fixed[mark[dev_claim[d]] - 1] = True
+    return fixed
+
+
+@njit(cache=True)
+def _count(ranking: Any, strict: bool, jobs: Any, demands: Any, options: Any, budget: Any, fixed: Any) -> Any:
+    """Which running jobs keep their gangs if devices are only counted: each job, best first, takes its own out of
+    ``budget`` (devices free or held by ranked running jobs, by type)."""
+    waiting, running, keys = ranking
     j_demand, _, j_type, j_width = jobs
     d_first, d_last, _, _, d_possible = demands
     o_type, o_devices, _, _ = options
-    i, j, rank, count, blocked, room = 0, 0, 0, 0, -1, 0
-    open_to_waiting = True
-    for t in range(len(budget)):
-        room += budget[t]
-    while j < len(running) or (open_to_waiting and i < len(waiting)):
-        if room <= 0:
-            break
-        take_running = j < len(running) and not (
-            open_to_waiting and i < len(waiting) and precedes(keys, waiting[i], running[j])
-        )
-        if take_running:
-            row = running[j]
-            run_rank[j] = rank
-            if not fixed[j] and budget[j_type[row]] >= j_width[row]:
-                budget[j_type[row]] -= j_width[row]
-                room -= j_width[row]
-                kept[j] = True
-            j += 1
-        else:
-            row = waiting[i]
-            demand = j_demand[row]
-            if d_possible[demand] and not skip[i]:
-                got = False
-                for o in range(d_first[demand], d_last[demand]):
-                    if budget[o_type[o]] >= o_devices[o]:
-                        budget[o_type[o]] -= o_devices[o]
-                        room -= o_devices[o]
-                        chosen[count, 0], chosen[count, 1], chosen[count, 2] = i, rank, o
-                        count += 1
-                        got = True
-                        break
-                if not got:
-                    if blocked < 0:
-                        blocked = row
-                    open_to_waiting = not strict
-            elif skip[i]:
-                if blocked < 0:
-                    blocked = row
-                open_to_waiting = not strict
+    kept = np.zeros(len(running), np.bool_)
+    i, j, room = 0, 0, budget.sum()
+    end = len(waiting)
+    while j < len(running) and room > 0:
+        if i < end and precedes(keys, waiting[i], running[j]):
+            demand = j_demand[waiting[i]]
             i += 1
-        rank += 1
-    if blocked < 0 and i < len(waiting):
-        blocked = waiting[i]
-    while j < len(running):
-        run_rank[j] = rank
-        rank += 1
+            if not d_possible[demand]:
+                continue
+            got = 0
+            for o in range(d_first[demand], d_last[demand]):
+                if budget[o_type[o]] >= o_devices[o]:
+                    got = o_devices[o]
+                    budget[o_type[o]] -= got
+                    room -= got
+                    break
+            if not got and strict:
+                end = i
+            continue
+        row = running[j]
+        if not fixed[j] and budget[j_type[row]] >= j_width[row]:
+            budget[j_type[row]] -= j_width[row]
+            room -= j_width[row]
+            kept[j] = True
         j += 1
-    return count, blocked
+    return kept
+
+
+@njit(cache=True)
+def _room(
+    books: Any, ranking: Any, jobs: Any, demands: Any, p_node: Any, holdings: Any, fixed: Any, kept: Any
+) -> Any:
+    """``room``: what is free or held by running jobs; ``spare``: of that, without what the kept ones hold."""
+    _, running, _ = ranking
+    _, _, d_cpu, d_memory, _ = demands
+    start, held = holdings
+    room, spare = _copy(books), _copy(books)
+    for j in range(len(running)):
+        if fixed[j]:
+            continue
+        demand = jobs[0][running[j]]
+        for h in range(start[j], start[j + 1]):
+            pool, node = held[h], p_node[held[h]]
+            _book(room, pool, node, 1, d_cpu[demand], d_memory[demand], 1)
+            if not kept[j]:
+                _book(spare, pool, node, 1, d_cpu[demand], d_memory[demand], 1)
+    return room, spare
+
+
+@njit(cache=True)
+def _keeps(j: int, ask: Any, books: Any, p_node: Any, holdings: Any, kept: bool) -> bool:
+    """Settle whether running job ``j`` keeps its gang: whether better ones left it room. Keeps the books."""
+    cpu, memory = ask
+    free, spare, room = books
+    start, held = holdings
+    short = False
+    for h in range(start[j], start[j + 1]):
+        _book(room, held[h], p_node[held[h]], 1, cpu, memory, -1)
+    for h in range(start[j], start[j + 1]):
+        pool, node = held[h], p_node[held[h]]
+        if room[0][pool] < 0 or (cpu > 0 and room[1][node] < 0) or (memory > 0 and room[2][node] < 0):
+            short = True
+    for h in range(start[j], start[j + 1]):
+        pool, node = held[h], p_node[held[h]]
+        if short:  # what it leaves is free for those after it
+            _book(room, pool, node, 1, cpu, memory, 1)
+            _book(free, pool, node, 1, cpu, memory, 1)
+            if kept:
+                _book(spare, pool, node, 1, cpu, memory, 1)
+        elif not kept:
+            _book(spare, pool, node, 1, cpu, memory, -1)
+    return not short
+
+
+@njit(cache=True)
+def _find(
+    row: int, taking: bool, jobs: Any, demands: Any, options: Any, books: Any, left: Any, at: Any, take: Any
+) -> int:
+    """The first option of a job for which there is room, and in ``take`` its devices by pool; -1: none.
+
+    For each option: devices that are free; else those of jobs that will hardly keep theirs; else those of any job
+    ranked below.
+    """
+    j_demand, j_avoid, _, _ = jobs
+    d_first, d_last, d_cpu, d_memory, _ = demands
+    o_type, o_devices, o_locality, o_nodes = options
+    free, spare, room = books
+    pools, n_site = at
+    demand = j_demand[row]
+    for o in range(d_first[demand], d_last[demand]):
+        if o_devices[o] > left[o_type[o]]:
+            continue
+        want = (o_devices[o], o_type[o], o_locality[o], o_nodes[o], d_cpu[demand], d_memory[demand])
+        if _fit_avoiding(free, free[0], pools, n_site, want, j_avoid[row], take):
+            return int(o)
+        if taking and (
+            _fit_avoiding(spare, free[0], pools, n_site, want, j_avoid[row], take)
+            or _fit_avoiding(room, free[0], pools, n_site, want, j_avoid[row], take)
+        ):
+            return int(o)
+    return -1
+
+
+@njit(cache=True)
+def _seat(
+    ranking: Any,
+    strict: bool,
+    taking: bool,
+    jobs: Any,
+    demands: Any,
+    options: Any,
+    books: Any,
+    left: Any,
+    at: Any,
+    holdings: Any,
+    fixed: Any,
+    kept: Any,
+    gangs: Any,
+    verdict: Any,
+) -> Any:
+    """The pass: in order of rank, waiting jobs are given gangs and running ones keep theirs or not.
+
+    ``left``: devices in ``room``, by type. Fills ``gangs`` and ``verdict``; returns (jobs placed, first refused).
+    """
+    waiting, running, keys = ranking
+    evicted, run_rank = verdict
+    i, j, placed, blocked, end = 0, 0 if taking else len(running), 0, -1, len(waiting)
+    take = np.zeros(at[0][3], np.int64)
+    failed = np.zeros(
+        len(demands[0]), np.bool_
+    )  # room only shrinks on the way: who does not fit now never will
+    while j < len(running) or (i < end and left.sum() > 0):
+        if j < len(running) and not (i < end and precedes(keys, waiting[i], running[j])):
+            row = running[j]
+            run_rank[j] = i + j
+            if not fixed[j]:
+                ask = (demands[2][jobs[0][row]], demands[3][jobs[0][row]])
+                evicted[j] = not _keeps(j, ask, books, at[0][0], holdings, kept[j])
+                if not evicted[j]:
+                    left[jobs[2][row]] -= jobs[3][row]
+            j += 1
+            continue
+        row = waiting[i]
+        i += 1
+        demand = jobs[0][row]
+        if not demands[4][demand]:
+            continue
+        option = -1
+        if not failed[demand]:
+            option = _find(row, j < len(running), jobs, demands, options, books, left, at, take)
+            failed[demand] = option < 0
+        if option >= 0:
+            _write(placed, row, i - 1 + j, option, take, demands, demand, books, taking, at[0][0], gangs)
+            left[options[0][option]] -= options[1][option]
+            placed += 1
+        elif blocked < 0:
+            blocked = row
+            end = i if strict else end
+    while blocked < 0 and i < end:
+        blocked = waiting[i] if demands[4][jobs[0][waiting[i]]] else -1
+        i += 1
+    return placed, blocked
+
+
+@njit(cache=True)
+def _write(
+    n: int,
+    row: int,
+    rank: int,
+    option: int,
+    take: Any,
+    demands: Any,
+    demand: int,
+    books: Any,
+    taking: bool,
+    p_node: Any,
+    gangs: Any,
+) -> None:
+    """Write down the ``n``-th gang, and take it out of the books."""
+    rows, ranks, chosen, first, part_pool, part_count = gangs
+    free, spare, room = books
+    rows[n], ranks[n], chosen[n] = row, rank, option
+    cpu, memory = demands[2][demand], demands[3][demand]
+    part = first[n]
+    for pool in range(len(take)):
+        k = take[pool]
+        if k:
+            part_pool[part], part_count[part] = pool, k
+            part += 1
+            _book(free, pool, p_node[pool], k, cpu, memory, -1)
+            if taking:
+                _book(spare, pool, p_node[pool], k, cpu, memory, -1)
+                _book(room, pool, p_node[pool], k, cpu, memory, -1)
+    first[n + 1] = part
 
 
 @njit(cache=True)
@@ -295,272 +435,134 @@ def plan(
     devices: Any,
     n_types: int,
     mark: Any,
-    skip: Any,
     out: Any,
 ) -> Any:
-    """See the module. ``mark`` (a 0 for each row) and ``skip`` (a False for each) are scratch, given back as they came.
+    """See the module. ``mark`` (a 0 for each row) is scratch, given back as it came.
 
     Returns (jobs placed, jobs evicted, row of the first waiting job refused or -1); ``out`` holds them: rows, ranks,
     options, first index into the list of devices, devices taken from others; evicted rows, ranks, and by whom.
     """
-    j_demand, j_avoid, j_type, j_width = jobs
-    d_first, d_last, d_cpu, d_memory, d_possible = demands
-    o_type, o_devices, o_locality, o_nodes = options
     p_node, p_type, p_open, n_pools = pools
     n_site, n_cpu, n_mem, n_nodes = nodes
-    dev_pool, dev_claim, dev_owner, n_devices = devices
     if len(waiting) == 0:
         return 0, 0, -1
-
-    # Ranked running jobs; one with a device on a closed node is left where it is.
-    fixed = np.zeros(len(running), np.bool_)
-    for i in range(len(running)):
-        mark[running[i]] = i + 1
-    closed = False
+    ranking = (waiting, running, keys)
+    for j in range(len(running)):
+        mark[running[j]] = j + 1
+    fixed = _fixed(running, mark, devices, p_open[:n_pools])
+    free = (p_free[:n_pools] * p_open[:n_pools], n_cpu[:n_nodes].copy(), n_mem[:n_nodes].copy())
+    left = np.zeros(n_types, np.int64)
     for pool in range(n_pools):
-        if not p_open[pool]:
-            closed = True
-    if closed:
-        for d in range(n_devices):
-            if dev_claim[d] >= 0 and mark[dev_claim[d]] > 0 and not p_open[dev_pool[d]]:
-                fixed[mark[dev_claim[d]] - 1] = True
-
-    budget0 = np.zeros(n_types, np.int64)
-    for pool in range(n_pools):
-        if p_open[pool]:
-            budget0[p_type[pool]] += p_free[pool]
-    for i in range(len(running)):
-        if not fixed[i]:
-            budget0[j_type[running[i]]] += j_width[running[i]]
-    room = 0
-    for t in range(n_types):
-        room += budget0[t]
-
-    chosen = np.empty((min(len(waiting), room) + 1, 3), np.int64)
+        left[p_type[pool]] += free[0][pool]
+    taking = len(running) > 0 and precedes(keys, waiting[0], running[-1])  # somebody may lose his gang
+    spare, room = free, free
     kept = np.zeros(len(running), np.bool_)
-    run_rank = np.zeros(len(running), np.int64)
-    books = (p_free[:n_pools].copy(), n_cpu[:n_nodes].copy(), n_mem[:n_nodes].copy())
-    for pool in range(n_pools):
-        if not p_open[pool]:
-            books[0][pool] = 0
-    start = np.zeros(1, np.int64)
-    held = np.zeros(0, np.int64)
-    have_holdings = False
-    n_placed, failures, blocked = 0, 0, -1
-    fits = np.empty((0, 0), np.int64)
-    free = _copy(books)
-    spare = _copy(books)
-    take = np.zeros(n_pools, np.int64)
-    placed = np.zeros((0, 3), np.int64)
-
-    for attempt in range(4):
-        kept[:] = False
-        count, blocked = _choose(
-            waiting, running, keys, strict, jobs, demands, options, budget0.copy(), fixed, skip, chosen, kept, run_rank
-        )
-        n_placed, failures = 0, 0
-        if count == 0:
-            break
-        placed = np.zeros((count, 3), np.int64)
-        fits = np.zeros((count, n_pools), np.int64)
-        free = _copy(books)  # free outright
-        spare = _copy(books)  # free, or held by candidates for eviction
-        evictable = 0
-        for i in range(len(running)):
-            if not kept[i] and not fixed[i]:
-                evictable += 1
-        if evictable and not have_holdings:
-            start, held = _holdings(running, fixed, dev_claim, dev_pool, n_devices, mark)
-            have_holdings = True
-        if evictable:
-            for i in range(len(running)):
-                if not kept[i] and not fixed[i]:
-                    demand = j_demand[running[i]]
-                    for h in range(start[i], start[i + 1]):
-                        _book(spare, held[h], p_node[held[h]], 1, d_cpu[demand], d_memory[demand], 1)
-
-        for c in range(count):
-            row, rank, option = waiting[chosen[c, 0]], chosen[c, 1], chosen[c, 2]
-            demand = j_demand[row]
-            ok = False
-            for o in range(d_first[demand], d_last[demand]):
-                if o < option:
-                    continue
-                want = (
-                    o_devices[o],
-                    o_type[o],
-                    o_locality[o],
-                    o_nodes[o],
-                    d_cpu[demand],
-                    d_memory[demand],
-                )
-                ok = _fit_avoiding(free, free[0], pools, n_site, want, j_avoid[row], take)
-                if not ok and evictable:
-                    ok = _fit_avoiding(spare, free[0], pools, n_site, want, j_avoid[row], take)
-                if not ok and len(running) > 0:
-                    if not have_holdings:
-                        start, held = _holdings(running, fixed, dev_claim, dev_pool, n_devices, mark)
-                        have_holdings = True
-                    all_below = _copy(spare)
-                    for i in range(len(running)):
-                        if kept[i] and not fixed[i] and run_rank[i] > rank:
-                            for h in range(start[i], start[i + 1]):
-                                other = j_demand[running[i]]
-                                _book(all_below, held[h], p_node[held[h]], 1, d_cpu[other], d_memory[other], 1)
-                    ok = _fit_avoiding(all_below, free[0], pools, n_site, want, j_avoid[row], take)
-                if ok:
-                    option = o
-                    break
-            if not ok:
-                failures += 1
-                skip[chosen[c, 0]] = True
-                if strict:
-                    blocked = row
-                    break
-                continue
-            for pool in range(n_pools):
-                k = take[pool]
-                if k:
-                    _spend(free, pool, p_node[pool], k, d_cpu[demand], d_memory[demand])
-                    _book(spare, pool, p_node[pool], k, d_cpu[demand], d_memory[demand], -1)
-                    fits[n_placed, pool] = k
-            placed[n_placed, 0], placed[n_placed, 1], placed[n_placed, 2] = row, rank, option
-            n_placed += 1
-        if failures == 0 or strict:
-            break
-
-    # Step 3: settle. ``spare`` plus what kept jobs hold is what running jobs may keep.
-    n_evicted = 0
-    evicted = np.zeros(len(running), np.bool_)
-    if have_holdings and n_placed:
-        for i in range(len(running)):
-            if kept[i] and not fixed[i]:
-                demand = j_demand[running[i]]
-                for h in range(start[i], start[i + 1]):
-                    _book(spare, held[h], p_node[held[h]], 1, d_cpu[demand], d_memory[demand], 1)
-        for i in range(len(running)):
-            if fixed[i]:
-                continue
-            demand = j_demand[running[i]]
-            cpu, memory = d_cpu[demand], d_memory[demand]
-            for h in range(start[i], start[i + 1]):
-                _book(spare, held[h], p_node[held[h]], 1, cpu, memory, -1)
-            for h in range(start[i], start[i + 1]):
-                pool = held[h]
-                node = p_node[pool]
-                if spare[0][pool] < 0 or (cpu > 0 and spare[1][node] < 0) or (memory > 0 and spare[2][node] < 0):
-                    evicted[i] = True
-            if evicted[i]:
-                n_evicted += 1
-                for h in range(start[i], start[i + 1]):
-                    _book(spare, held[h], p_node[held[h]], 1, cpu, memory, 1)
-    elif not have_holdings or n_placed == 0:
-        spare = _copy(free) if n_placed else _copy(books)
-
-    # Step 4: fill what is left, where counting and fitting disagreed.
-    if failures and not strict:
-        extra = np.zeros((n_placed + len(waiting), 3), np.int64)
-        more = np.zeros((min(n_placed + len(waiting), n_devices + 1), n_pools), np.int64)
-        extra[:n_placed] = placed[:n_placed]
-        more[:n_placed] = fits[:n_placed]
-        is_placed = np.zeros(len(waiting), np.bool_)
-        for c in range(n_placed):
-            mark[placed[c, 0]] = -1
-        for i in range(len(waiting)):
-            is_placed[i] = mark[waiting[i]] == -1
-        for c in range(n_placed):
-            mark[placed[c, 0]] = 0
-        left = 0
-        for pool in range(n_pools):
-            left += max(0, spare[0][pool])
-        for i in range(len(waiting)):
-            if left <= 0:
-                break
-            row = waiting[i]
-            demand = j_demand[row]
-            if is_placed[i] or not d_possible[demand]:
-                continue
-            for o in range(d_first[demand], d_last[demand]):
-                if o_devices[o] > left:
-                    continue
-                want = (o_devices[o], o_type[o], o_locality[o], o_nodes[o], d_cpu[demand], d_memory[demand])
-                if _fit_avoiding(spare, spare[0], pools, n_site, want, j_avoid[row], take):
-                    for pool in range(n_pools):
-                        if take[pool]:
-                            _book(spare, pool, p_node[pool], take[pool], d_cpu[demand], d_memory[demand], -1)
-                            more[n_placed, pool] = take[pool]
-                            left -= take[pool]
-                    extra[n_placed, 0], extra[n_placed, 1], extra[n_placed, 2] = row, i, o
-                    n_placed += 1
-                    break
-        placed, fits = extra, more
-
-    _give_out(placed, fits, n_placed, running, evicted, run_rank, devices, n_pools, mark, out)
-    for i in range(len(running)):
-        mark[running[i]] = 0
-    skip[: len(waiting)] = False
-    return n_placed, n_evicted, blocked
+    holdings = (np.zeros(1, np.int64), np.zeros(0, np.int64))
+    if taking:
+        for j in range(len(running)):
+            if not fixed[j]:
+                left[jobs[2][running[j]]] += jobs[3][running[j]]
+        kept = _count(ranking, strict, jobs, demands, options, left.copy(), fixed)
+        holdings = _holdings(running, mark, devices)
+        room, spare = _room(free, ranking, jobs, demands, p_node, holdings, fixed, kept)
+    most = left.sum() + 1
+    gangs = (
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+        np.zeros(most + 1, np.int64),
+        np.empty(most, np.int64),
+        np.empty(most, np.int64),
+    )
+    verdict = (np.zeros(len(running), np.bool_), np.zeros(len(running), np.int64))
+    books, at = (free, spare, room), (pools, n_site)
+    placed, blocked = _seat(
+        ranking,
+        strict,
+        taking,
+        jobs,
+        demands,
+        options,
+        books,
+        left,
+        at,
+        holdings,
+        fixed,
+        kept,
+        gangs,
+        verdict,
+    )
+    evicted = 0
+    if placed:
+        evicted = _give_out(placed, gangs, running, verdict, devices, n_pools, mark, out)
+    for j in range(len(running)):
+        mark[running[j]] = 0
+    return placed, evicted, blocked
 
 
 @njit(cache=True)
 def _give_out(
-    placed: Any,
-    fits: Any,
-    n_placed: int,
-    running: Any,
-    evicted: Any,
-    run_rank: Any,
-    devices: Any,
-    n_pools: int,
-    mark: Any,
-    out: Any,
-) -> None:
-    """Device numbers for what was placed: free ones first, then those still being given back, then those taken."""
-    dev_pool, dev_claim, dev_owner, n_devices = devices
-    rows, ranks, opts, firsts, takens, numbers, ev_rows, ev_ranks, ev_by = out
-    user = np.full(n_devices, -1, np.int64)
-    first_of_pool = np.full(n_pools, n_devices, np.int64)
-    count_of_pool = np.zeros(n_pools, np.int64)
+    placed: int, gangs: Any, running: Any, verdict: Any, devices: Any, n_pools: int, mark: Any, out: Any
+) -> int:
+    """Device numbers for what was placed, and whose gang each evicted job made room for; returns jobs evicted."""
+    rows, ranks, chosen, first, part_pool, part_count = gangs
+    evicted, run_rank = verdict
+    dev_pool, dev_claim, _, n_devices = devices
+    out_rows, out_ranks, out_options, out_first, out_taken, numbers, ev_rows, ev_ranks, ev_by = out
+    user = np.full(n_devices, placed, np.int64)  # the gang that gets a device; ``placed``: none
+    first_device = np.zeros(n_pools + 1, np.int64)  # devices of a pool are numbered side by side
     for d in range(n_devices):
-        pool = dev_pool[d]
-        first_of_pool[pool] = min(first_of_pool[pool], d)
-        count_of_pool[pool] += 1
+        first_device[dev_pool[d] + 1] = d + 1
     at = 0
-    for c in range(n_placed):
-        rows[c], ranks[c], opts[c], firsts[c], takens[c] = placed[c, 0], placed[c, 1], placed[c, 2], at, 0
-        for pool in range(n_pools):
-            k = fits[c, pool]
-            begin = at
-            for tier in range(3):
-                if k == 0:
-                    break
-                for d in range(first_of_pool[pool], first_of_pool[pool] + count_of_pool[pool]):
-                    if k == 0:
-                        break
-                    if user[d] >= 0:
-                        continue
-                    claim = dev_claim[d]
-                    if claim < 0:
-                        good = tier == 0 if dev_owner[d] < 0 else tier == 1
-                    else:
-                        good = tier == 2 and mark[claim] > 0 and evicted[mark[claim] - 1]
-                    if good:
-                        user[d] = placed[c, 0]
-                        numbers[at] = d
-                        at += 1
-                        k -= 1
-                        if tier == 2:
-                            takens[c] += 1
-            numbers[begin:at].sort()
-    firsts[n_placed] = at
-    n_evicted = 0
-    for i in range(len(running)):
-        if evicted[i]:
-            ev_rows[n_evicted], ev_ranks[n_evicted], ev_by[n_evicted] = running[i], run_rank[i], placed[0, 0]
-            mark[running[i]] = i + 1
-            n_evicted += 1
-    for i in range(n_evicted):
-        for d in range(n_devices):
-            if dev_claim[d] == ev_rows[i] and user[d] >= 0:
-                ev_by[i] = user[d]
+    for c in range(placed):
+        out_rows[c], out_ranks[c], out_options[c], out_first[c], out_taken[c] = (
+            rows[c],
+            ranks[c],
+            chosen[c],
+            at,
+            0,
+        )
+        for part in range(first[c], first[c + 1]):
+            pool, k = part_pool[part], part_count[part]
+            among = (first_device[pool], first_device[pool + 1])
+            out_taken[c] += _pick(c, k, among, devices, mark, evicted, user, placed, numbers[at : at + k])
+            at += k
+    out_first[placed] = at
+    by = np.full(len(running), placed, np.int64)
+    for d in range(n_devices):
+        if dev_claim[d] >= 0 and mark[dev_claim[d]] > 0:
+            by[mark[dev_claim[d]] - 1] = min(by[mark[dev_claim[d]] - 1], user[d])
+    n = 0
+    for j in range(len(running)):
+        if evicted[j]:
+            ev_rows[n], ev_ranks[n], ev_by[n] = running[j], run_rank[j], rows[by[j] if by[j] < placed else 0]
+            n += 1
+    return n
+
+
+@njit(cache=True)
+def _pick(
+    gang: int, k: int, among: Any, devices: Any, mark: Any, evicted: Any, user: Any, nobody: int, numbers: Any
+) -> int:
+    """``k`` devices of a pool: free ones first, then those being given back, then those taken; returns how many
+    are taken. Fills ``numbers``, ascending."""
+    _, dev_claim, dev_owner, _ = devices
+    at, taken = 0, 0
+    for tier in range(3):
+        for d in range(among[0], among[1]):
+            if at == k:
                 break
+            if user[d] != nobody:
+                continue
+            claim = dev_claim[d]
+            if claim < 0:
+                good = tier == (0 if dev_owner[d] < 0 else 1)
+            else:
+                good = tier == 2 and mark[claim] > 0 and evicted[mark[claim] - 1]
+            if good:
+                user[d] = gang
+                numbers[at] = d
+                at += 1
+                taken += tier == 2
+    numbers.sort()
+    return taken

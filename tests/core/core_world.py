@@ -308,7 +308,7 @@ def picture(state: State) -> dict[str, Any]:
     return {
         "now": state.now,
         "jobs": jobs.jobs,
-        "demands": [state.demands.items[jobs.columns.demand[row]] for row in jobs.row_of.values()],
+        "demands": [state.demands.items[jobs.columns.demand[row]] for row in sorted(jobs.row_of.values())],
         "columns": columns,
         "gangs": list(jobs.gangs.items()),
         "reasons": jobs.reasons,

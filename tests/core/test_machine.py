@@ -6,7 +6,6 @@ import contextlib
 from typing import Any
 
 from core_world import World, picture, replay
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -269,6 +268,4 @@ class TiresiasMachine(Machine):
     policy = "tiresias"
 
 
-_BOUNDED = settings(max_examples=60, stateful_step_count=40)
 TestFifo, TestSrtf, TestTiresias = FifoMachine.TestCase, SrtfMachine.TestCase, TiresiasMachine.TestCase
-TestFifo.settings = TestSrtf.settings = TestTiresias.settings = _BOUNDED

@@ -27,8 +27,14 @@ def place(job: str, *devices: int) -> Place:
         (Decision(evict=(Evict("waits", WHY),)), "cannot be evicted"),
         (Decision(evict=(Evict("runs", WHY), Evict("runs", WHY))), "cannot be evicted"),
         (Decision(place=(place("nobody", 1),)), "no job is named"),
-        (Decision(evict=(Evict("runs", WHY),), place=(place("waits", 0), place("nobody", 1))), "no job is named"),
-        (Decision(memory=(MemoryChange("m", ("runs",), (1.0,)),), place=(place("runs", 1),)), "cannot be placed"),
+        (
+            Decision(evict=(Evict("runs", WHY),), place=(place("waits", 0), place("nobody", 1))),
+            "no job is named",
+        ),
+        (
+            Decision(memory=(MemoryChange("m", ("runs",), (1.0,)),), place=(place("runs", 1),)),
+            "cannot be placed",
+        ),
     ],
 )
 def test_a_decision_that_contradicts_the_state_changes_nothing(decision: Decision, says: str) -> None:
