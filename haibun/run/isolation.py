@@ -182,6 +182,7 @@ class CgroupCage:
         if "cpuset" in self._at:
             write(self._at["cpuset"] / "cpuset.cpus", ",".join(map(str, limits.cpus)))
         self._quota("", limits.cores)
+        weigh(self._at, self._version, len(limits.workers))
         if limits.memory and "memory" in self._at:
             name = "memory.max" if self._version == 2 else "memory.limit_in_bytes"
             write(self._at["memory"] / name, str(limits.memory))
@@ -267,6 +268,7 @@ class Cgroups:
 
     def __init__(self, bases: dict[str, Path], version: int) -> None:
         self._bases, self._version = bases, version
+        weigh(bases, version, len(os.sched_getaffinity(0)))
         missing = [c for c in CONTROLLERS if c not in bases and not (version == 2 and c == "freezer")]
         self.notes: tuple[str, ...] = (
             (f"cgroups: no {', '.join(missing)} here, so that is not enforced",) if missing else ()
@@ -291,6 +293,15 @@ def write(path: Path, text: str) -> None:
     """Set one control file."""
     with open(path, "w") as f:
         f.write(text)
+
+
+def weigh(folders: dict[str, Path], version: int, processes: int) -> None:
+    """Let a group count as so many processes against what else wants its CPUs, where it would count as one."""
+    if "cpu" in folders:
+        name, value = (
+            ("cpu.weight", min(10_000, 100 * processes)) if version == 2 else ("cpu.shares", 1024 * processes)
+        )
+        write(folders["cpu"] / name, str(value))
 
 
 def processes_in(folder: Path) -> set[int]:

@@ -51,6 +51,7 @@ def test_version_1_binds_each_worker_by_quota_and_cpu_set(tmp_path: Path) -> Non
         assert text(at["cpu"] / f"worker-{i}/cpu.cfs_period_us") == "10000"
         assert text(at["cpuset"] / f"worker-{i}/cpuset.cpus") == str(i)
         assert text(at["cpuset"] / f"worker-{i}/cpuset.mems") == "0"
+    assert text(at["cpu"] / "cpu.shares") == "2048", "two workers weigh as two processes"
     assert text(at["memory"] / "memory.limit_in_bytes") == str(1 << 30)
     assert cage.joins(1) == tuple(
         str(p / "cgroup.procs")
@@ -72,6 +73,7 @@ def test_version_2_is_one_tree_with_a_leaf_for_each_worker(tmp_path: Path) -> No
     at = tmp_path / "unified/user/haibun-a1/j.1"
     assert text(at / "worker-0/cpu.max") == "5000 10000"
     assert text(at / "worker-1/cpuset.cpus") == "1"
+    assert text(at / "cpu.weight") == "200"
     assert text(at / "memory.max") == str(1 << 30)
     assert text(at / "cgroup.subtree_control") == "+cpuset +cpu +memory"
     assert cage.joins(None) == (str(at / "other/cgroup.procs"),)
