@@ -62,7 +62,9 @@ class Tiresias(Keyed):
                 self._promoted.get(row, old) for row, old in zip(rows.tolist(), base.tolist(), strict=True)
             ]
         service = (j.service, j.width, j.launched, j.as_of)
-        return _keys(rows, (j.priority, j.first_start, j.submitted), service, base, self.queue_limits, now)
+        jobs = (j.priority, j.first_start, j.submitted)
+        keys: Keys = _keys(rows, jobs, service, base, self.queue_limits, now)
+        return keys
 
     def due(self, view: View, lanes: Lanes, now: float) -> Due:
         """Demote and promote; wake at the next demotion or promotion."""
