@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import psutil
 
 from benchmarks.harness import REPOSITORY, Failed
 
@@ -100,6 +103,22 @@ def _end(up: Server) -> None:
     except subprocess.TimeoutExpired:
         up.process.kill()
         up.process.wait()
+
+
+def end_agent(up: Server) -> None:
+    """End the agent, with what it runs, of a server that was killed: agents outlive controllers."""
+    pid = up.agent()
+    os.kill(pid, signal.SIGTERM)
+    end = time.monotonic() + DOWN_WITHIN
+    while time.monotonic() < end and _alive(pid):
+        time.sleep(LOOK_EVERY)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def words(up: Server, job: str, word: str) -> list[list[str]]:

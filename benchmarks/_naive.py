@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 Key = Callable[[int], tuple[float, ...]]
 
 
-def fifo(submit: Sequence[float], duration: Sequence[float], width: Sequence[int], devices: int) -> list[float]:
+def fifo(
+    submit: Sequence[float], duration: Sequence[float], width: Sequence[int], devices: int
+) -> list[float]:
     """Completion times (submission to finish, seconds) under strict FIFO, where any free devices will do.
 
     The job at the head blocks those behind it. Jobs are given in order of submission.
@@ -109,7 +111,9 @@ class Tiresias:
                 self.queued_at[job] = now
 
 
-def decide(order: Sequence[int], key: Key, width: Sequence[int], holds: dict[int, int], room: list[int]) -> list[int]:
+def decide(
+    order: Sequence[int], key: Key, width: Sequence[int], holds: dict[int, int], room: list[int]
+) -> list[int]:
     """One decision as one would write it: sort all active jobs, walk them by count, then first-fit those that start.
 
     ``holds``: jobs that run; ``room``: free devices by node. Returns the jobs to start.

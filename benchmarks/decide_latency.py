@@ -173,7 +173,9 @@ def measure() -> Outcome:
     print(table(rows))
     ratio = statistics.median(ratios)
     return Outcome(
-        slowest * 1e3, [("plain Python over Haibun (median of all)", f"{ratio:.1f}")], {"plain_over_haibun": ratio}
+        slowest * 1e3,
+        [("plain Python over Haibun (median of all)", f"{ratio:.1f}")],
+        {"plain_over_haibun": ratio},
     )
 
 

@@ -73,11 +73,17 @@ def main(claim: Claim, measure: Callable[[], Outcome]) -> None:
         outcome = measure()
     except Skipped as e:
         print(f"{claim.text}: skipped: {e}")
-        print(json.dumps({"claim": claim.text, "figure": None, "target": claim.told_target(), "skipped": str(e)}))
+        print(
+            json.dumps(
+                {"claim": claim.text, "figure": None, "target": claim.told_target(), "skipped": str(e)}
+            )
+        )
         return
     except Failed as e:
         print(f"{claim.text}: failed: {e}", file=sys.stderr)
-        print(json.dumps({"claim": claim.text, "figure": None, "target": claim.told_target(), "failed": str(e)}))
+        print(
+            json.dumps({"claim": claim.text, "figure": None, "target": claim.told_target(), "failed": str(e)})
+        )
         sys.exit(1)
     holds = claim.holds(outcome.figure) and outcome.also
     rows = [*outcome.rows, ("figure", f"{outcome.figure:.4g} {claim.unit}".rstrip())]

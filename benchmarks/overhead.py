@@ -23,8 +23,8 @@ from benchmarks import _live
 from benchmarks.harness import REPOSITORY, Claim, Failed, Outcome, main, paired_ratio, spread
 
 SCRIPT = Path(__file__).with_name("_paced.py")
-PAIRS = 60
-SEGMENT = 0.7  # seconds of steps a turn
+PAIRS = 120
+SEGMENT = 0.3  # seconds of steps a turn
 WARM_UP = 50  # steps
 
 CLAIM = Claim("steps/s under Haibun over those under bare torchrun, same CPUs", 0.99, at_most=False)
@@ -74,7 +74,13 @@ def pipes() -> Iterator[Path]:
 def under_haibun(up: _live.Server, plain: bool) -> Iterator[Runner]:
     """The script as a job."""
     with pipes() as folder:
-        argv = ["python", str(SCRIPT), str(folder / "go"), str(folder / "done"), *(["--plain"] if plain else [])]
+        argv = [
+            "python",
+            str(SCRIPT),
+            str(folder / "go"),
+            str(folder / "done"),
+            *(["--plain"] if plain else []),
+        ]
         job = up.client.run(argv, env={"PYTHONPATH": str(REPOSITORY)})
         runner = Runner.meet(folder)
         try:

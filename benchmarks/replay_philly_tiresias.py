@@ -34,7 +34,10 @@ def measure() -> Outcome:
         [
             *_replays.rows(children),
             ("decisions, preemptions", f"{result['decisions']}, {result['preemptions']}"),
-            (f"first {PREFIX} jobs: Haibun, sorting", f"{ours:.1f} s, {bare:.1f} s (ratio {ours / bare:.2f})"),
+            (
+                f"first {PREFIX} jobs: Haibun, sorting",
+                f"{ours:.1f} s, {bare:.1f} s (ratio {ours / bare:.2f})",
+            ),
             ("average JCT of these", f"{short['avg_jct']:.1f} s, {mean:.1f} s"),
         ],
         {

@@ -141,7 +141,9 @@ def _retire(engine: Any) -> list[Any]:
 
     jobs = engine.state.jobs
     c = jobs.columns
-    ended = sorted((float(c.ended_at[row]), job) for job, row in jobs.row_of.items() if c.state[row] >= SUCCEEDED)
+    ended = sorted(
+        (float(c.ended_at[row]), job) for job, row in jobs.row_of.items() if c.state[row] >= SUCCEEDED
+    )
     if len(ended) <= KEEP_ENDED + KEEP_ENDED // 4:
         return []
     event = JobsRetired(engine.state.now, tuple(job for _, job in ended[:-KEEP_ENDED]))
@@ -187,7 +189,9 @@ def measure() -> Outcome:
     if any(t["sequence"] != sequence for t in told):
         raise Failed(f"a restart came to event {told[0]['sequence']}, the full replay to {sequence}")
     figure = statistics.median(walls)
-    parts = {key: statistics.median(t[key] for t in told) for key in ("imports", "kernels", "restore", "decide")}
+    parts = {
+        key: statistics.median(t[key] for t in told) for key in ("imports", "kernels", "restore", "decide")
+    }
     size = f"{about['events']:,} events, {about['jobs_ever']:,} jobs, {about['bytes'] / 1e6:.0f} MB"
     return Outcome(
         figure,
@@ -198,7 +202,13 @@ def measure() -> Outcome:
             ("of that", ", ".join(f"{key} {value:.2f} s" for key, value in parts.items())),
             ("replay of all events", f"{full:.1f} s (ratio {full / figure:.0f})"),
         ],
-        {"cpu": statistics.median(cpus), "parts": parts, "full_replay": full, "ratio": full / figure, **about},
+        {
+            "cpu": statistics.median(cpus),
+            "parts": parts,
+            "full_replay": full,
+            "ratio": full / figure,
+            **about,
+        },
     )
 
 

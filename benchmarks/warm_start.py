@@ -42,7 +42,9 @@ def cold() -> float:
     """Seconds from the command to the end of the first step under torchrun."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", str(SCRIPT)]
     started = time.time()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=_live.environment(), cwd="/")
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=_live.environment(), cwd="/"
+    )
     for line in done.stdout.splitlines():
         if line.startswith("first-step"):
             return float(line.split()[1]) - started
