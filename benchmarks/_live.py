@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
-from benchmarks.harness import REPOSITORY, Failed
+from benchmarks.harness import REPOSITORY, MeasureError
 
 if TYPE_CHECKING:
     from haibun.client import Client
@@ -49,16 +49,16 @@ class Server:
         """What ``look`` returns once it is not None.
 
         Raises:
-            Failed: it did not come in time.
+            MeasureError: it did not come in time.
         """
         end = time.monotonic() + within
         while time.monotonic() < end:
             if (found := look()) is not None:
                 return found
             if self.process.poll() is not None:
-                raise Failed(f"the server ended with code {self.process.returncode}: {self.log()}")
+                raise MeasureError(f"the server ended with code {self.process.returncode}: {self.log()}")
             time.sleep(LOOK_EVERY)
-        raise Failed(f"{what} did not come within {within:g} s: {self.log()}")
+        raise MeasureError(f"{what} did not come within {within:g} s: {self.log()}")
 
 
 @contextmanager

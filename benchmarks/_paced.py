@@ -1,7 +1,7 @@
 """A training script that makes a number of steps whenever it is told to, and tells how long they took.
 
-``_paced.py GO DONE [--plain]``: named pipes. A line with a number on GO asks for so many steps; their seconds go to DONE.
-``--plain`` leaves ``haibun.train`` out.
+``_paced.py GO DONE [--plain]``: named pipes. A line with a number on GO asks for so many steps; their seconds go to
+DONE. ``--plain`` leaves ``haibun.train`` out.
 """
 
 import os

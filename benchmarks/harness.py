@@ -22,7 +22,7 @@ class Skipped(Exception):  # noqa: N818 - not an error
     """The benchmark cannot run here; the message says what is missing."""
 
 
-class Failed(RuntimeError):
+class MeasureError(RuntimeError):
     """Something that should have worked did not; the message says what."""
 
 
@@ -79,7 +79,7 @@ def main(claim: Claim, measure: Callable[[], Outcome]) -> None:
             )
         )
         return
-    except Failed as e:
+    except MeasureError as e:
         print(f"{claim.text}: failed: {e}", file=sys.stderr)
         print(
             json.dumps({"claim": claim.text, "figure": None, "target": claim.told_target(), "failed": str(e)})
@@ -138,7 +138,7 @@ def run(argv: Sequence[str], env: Mapping[str, str] | None = None, timeout: floa
     """Run a command to its end and account for it by the operating system (wait4).
 
     Raises:
-        Failed: it took too long, or did not end with 0.
+        MeasureError: it took too long, or did not end with 0.
     """
     import signal
     import time
@@ -158,7 +158,7 @@ def run(argv: Sequence[str], env: Mapping[str, str] | None = None, timeout: floa
         err.seek(0)
         if child.returncode:
             last = err.read().decode(errors="replace").strip()[-2000:]
-            raise Failed(f"{' '.join(argv)} ended with {child.returncode} after {wall:.0f} s: {last}")
+            raise MeasureError(f"{' '.join(argv)} ended with {child.returncode} after {wall:.0f} s: {last}")
         text = out.read().decode(errors="replace")
     return Child(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * 1024, text)
 
@@ -167,15 +167,15 @@ def last_json(text: str) -> dict[str, Any]:
     """The object on the last line of a program's output.
 
     Raises:
-        Failed: there is none.
+        MeasureError: there is none.
     """
     lines = text.strip().splitlines()
     try:
         found = json.loads(lines[-1])
     except (IndexError, ValueError):
-        raise Failed(f"no JSON on the last line of: {text[-500:]!r}") from None
+        raise MeasureError(f"no JSON on the last line of: {text[-500:]!r}") from None
     if not isinstance(found, dict):
-        raise Failed(f"no object on the last line of: {text[-500:]!r}")
+        raise MeasureError(f"no object on the last line of: {text[-500:]!r}")
     return found
 
 

@@ -1,8 +1,9 @@
 """What Haibun costs a running script: its steps/s under Haibun against those under bare torchrun.
 
 Both run at once, bound to the same CPUs, and take turns: one makes a segment of steps while the other waits for its
-turn, so that what else happens on the machine hits both alike. While torchrun's is measured, Haibun's controller and agent
-are stopped (SIGSTOP), for bare means without them. Once with a script attached to ``haibun.train``, once with a plain one.
+turn, so that what else happens on the machine hits both alike. While torchrun's is measured, Haibun's controller and
+agent are stopped (SIGSTOP), for bare means without them. Once with a script attached to ``haibun.train``, once with a
+plain one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from benchmarks import _live
-from benchmarks.harness import REPOSITORY, Claim, Failed, Outcome, main, paired_ratio, spread
+from benchmarks.harness import REPOSITORY, Claim, MeasureError, Outcome, main, paired_ratio, spread
 
 SCRIPT = Path(__file__).with_name("_paced.py")
 PAIRS = 120
@@ -50,7 +51,7 @@ class Runner:
         self.go.flush()
         said = self.done.readline()
         if not said:
-            raise Failed("a script ended in the middle of the measurement")
+            raise MeasureError("a script ended in the middle of the measurement")
         return float(said)
 
     def close(self) -> None:
@@ -129,7 +130,7 @@ def compare(up: _live.Server, plain: bool) -> tuple[list[float], list[float]]:
     parts = [up.process.pid, up.agent()]
     with under_haibun(up, plain) as haibun, under_torchrun(haibun.cpus, plain) as torchrun:
         if torchrun.cpus != haibun.cpus:
-            raise Failed(f"different CPUs: {haibun.cpus} and {torchrun.cpus}")
+            raise MeasureError(f"different CPUs: {haibun.cpus} and {torchrun.cpus}")
         haibun.segment(WARM_UP)
         steps = max(1, round(SEGMENT * WARM_UP / torchrun.segment(WARM_UP)))
         for pair in range(PAIRS):

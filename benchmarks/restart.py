@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import Claim, Failed, Outcome, last_json, main, run, spread
+from benchmarks.harness import Claim, MeasureError, Outcome, last_json, main, run, spread
 
 EVENTS = 1_000_000
 BATCH = 2_000  # events an append
-PROGRESS = 5  # progress reports after each round of events
+PROGRESS = 10  # progress reports after each submission
 RUNS = 5
 SPEC = '{"run":["python","train.py","--epochs","90"],"resources":{"devices":1},"workdir":"/home/someone/project"}'
 
@@ -77,7 +77,7 @@ def events(engine: Any) -> Iterator[list[Any]]:
         yield _round(engine, executor, [JobSubmitted(submit, job)], submit)
         table = engine.state.jobs
         running = list(table.gangs)
-        for row in draw.sample(running, min(2 * PROGRESS, len(running))):
+        for row in draw.sample(running, min(PROGRESS, len(running))):
             c = table.columns
             done = float(c.done[row] + c.rate[row] * (submit - c.as_of[row]))
             event = AttemptProgressed(submit, table.job(row).id, int(c.epoch[row]), done, done)
@@ -187,7 +187,7 @@ def measure() -> Outcome:
         walls, cpus, told = restarts(home)
         full, sequence = replay_all(home)
     if any(t["sequence"] != sequence for t in told):
-        raise Failed(f"a restart came to event {told[0]['sequence']}, the full replay to {sequence}")
+        raise MeasureError(f"a restart came to event {told[0]['sequence']}, the full replay to {sequence}")
     figure = statistics.median(walls)
     parts = {
         key: statistics.median(t[key] for t in told) for key in ("imports", "kernels", "restore", "decide")

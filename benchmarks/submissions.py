@@ -1,7 +1,7 @@
 """Submissions accepted a second through the HTTP API, each in the journal and fsynced before its answer.
 
-A real server whose devices are all held by one job, so that what is submitted waits. Clients with a connection each send
-one job a request; once one client alone, once several at a time. At the end the server is killed (SIGKILL) and the
+A real server whose devices are all held by one job, so that what is submitted waits. Clients with a connection each
+send one job a request; once one client alone, once several at a time. At the end the server is killed (SIGKILL) and the
 journal read: every job that was answered for must be in it. Beside it: bare appends of as many bytes to a file of the
 same disk, each with its fsync.
 """
@@ -27,19 +27,13 @@ CLAIM = Claim(
     f"submissions accepted a second, each fsynced before its answer, {CLIENTS} clients", 300.0, "/s", False
 )
 
-BODY = json.dumps(
-    {
-        "workdir": "/tmp",
-        "jobs": [
-            {
-                "name": "one",
-                "run": ["python", "train.py", "--epochs", "90"],
-                "env": {"SEED": "1"},
-                "labels": {"of": "us"},
-            }
-        ],
-    }
-)
+JOB = {
+    "name": "one",
+    "run": ["python", "train.py", "--epochs", "90"],
+    "env": {"SEED": "1"},
+    "labels": {"of": "us"},
+}
+BODY = json.dumps({"workdir": "/tmp", "jobs": [JOB]})
 
 
 def send(url: str, token: str, count: int) -> list[str]:

@@ -1,8 +1,8 @@
 """How soon a warm job makes its first step, counted from the decision that started it.
 
 A real server with its agent and warm pool; a small torch script attached to Haibun. The decision's time is that of the
-journalled Decision (so its own fsync, the launch and the start are all counted), the step's is told by the script at the
-end of its first step. Beside it: the same script, the same figure, under ``torchrun --nproc-per-node 1``, from the
+journalled Decision (so its own fsync, the launch and the start are all counted), the step's is told by the script at
+the end of its first step. Beside it: the same script, the same figure, under ``torchrun --nproc-per-node 1``, from the
 command to the end of the first step. The two take turns.
 """
 
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from benchmarks import _live
-from benchmarks.harness import REPOSITORY, Claim, Failed, Outcome, main, spread
+from benchmarks.harness import REPOSITORY, Claim, MeasureError, Outcome, main, spread
 
 RUNS = 7
 SETTLE = 2.0  # seconds between runs, in which the pool forks its next worker
@@ -31,10 +31,10 @@ def warm(up: _live.Server) -> float:
     told = _live.words(up, job, "first-step")
     if view.state != "succeeded" or not told:
         lines = "\n".join(line.text for line in up.client.logs(job))
-        raise Failed(f"job {job} has {view.state}: {view.why}\n{lines}")
+        raise MeasureError(f"job {job} has {view.state}: {view.why}\n{lines}")
     started = up.client.show(job).attempts[-1].started
     if started is None:
-        raise Failed(f"job {job} has no start")
+        raise MeasureError(f"job {job} has no start")
     return float(told[0][0]) - started
 
 
@@ -48,7 +48,7 @@ def cold() -> float:
     for line in done.stdout.splitlines():
         if line.startswith("first-step"):
             return float(line.split()[1]) - started
-    raise Failed(f"torchrun gave no step: {done.stderr[-1000:]}")
+    raise MeasureError(f"torchrun gave no step: {done.stderr[-1000:]}")
 
 
 def measure() -> Outcome:
