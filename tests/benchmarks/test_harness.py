@@ -102,7 +102,7 @@ def test_a_child_is_accounted_for_by_itself() -> None:
 
 
 def test_a_child_that_fails_is_told_with_its_last_words() -> None:
-    with pytest.raises(MeasureError, match="ended with 3.*bad luck"):
+    with pytest.raises(MeasureError, match=r"ended with 3.*bad luck"):
         harness.run([sys.executable, "-c", "import sys; print('bad luck', file=sys.stderr); sys.exit(3)"])
 
 
