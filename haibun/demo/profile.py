@@ -65,10 +65,11 @@ class Fit(Struct, frozen=True):
 
 
 class _Life(Struct):
-    """One attempt in the journal: when it was decided, from which step, the last report, the end."""
+    """One attempt in the journal: when it was decided, from which step, its first and last report, the end."""
 
     decided: float
     began: float = 0.0
+    first: AttemptProgressed | None = None
     seen: AttemptProgressed | None = None
     ended: AttemptStopped | None = None
 
@@ -77,8 +78,8 @@ def fit(events: Iterable[AnyEvent], job: JobId) -> Fit:
     """Rate and costs of a job that ran, was stopped, ran again and was stopped again.
 
     In the twin, step ``k`` of an attempt that began from step ``b`` is done at ``decided + start + (k - b) / rate``.
-    The rate comes from the workers' own beats; ``start`` is what then fits the last report, ``stop`` what is left until
-    the devices are free.
+    The rate comes from the workers' own beats, once they are under way; ``start`` is what then fits the last report,
+    ``stop`` what is left until the devices are free.
 
     Raises:
         DemoError: the journal does not tell of two such attempts.
@@ -104,6 +105,7 @@ def _lives(events: Iterable[AnyEvent], job: JobId) -> list[_Life]:
                 lives.append(_Life(event.at, began))
         elif lives and isinstance(event, AttemptProgressed) and event.job == job:
             if event.rate and event.step > lives[-1].began:
+                lives[-1].first = lives[-1].first or event
                 lives[-1].seen = event
         elif lives and isinstance(event, AttemptStopped) and event.job == job:
             lives[-1].ended = event
@@ -112,14 +114,29 @@ def _lives(events: Iterable[AnyEvent], job: JobId) -> list[_Life]:
 
 def _rate(lives: list[_Life]) -> float:
     """Steps in all over the time they took: the longer attempt weighs more."""
-    steps = seconds = 0.0
-    for life in lives:
-        assert life.seen is not None
-        done = life.seen.step - life.began
-        steps, seconds = steps + done, seconds + done / (life.seen.rate or math.inf)
+    parts = [_steady(life) for life in lives]
+    seconds = sum(seconds for _, seconds in parts)
     if not seconds:
         raise DemoError("a job made no steps while it was measured")
-    return steps / seconds
+    return sum(steps for steps, _ in parts) / seconds
+
+
+def _steady(life: _Life) -> tuple[float, float]:
+    """Steps of an attempt and their seconds, from the first report to the last: slow first steps belong to the start.
+
+    A report's rate is that of all beats since the attempt began: how long they took follows from it, without the delay
+    with which the report came.
+    """
+    assert life.first is not None
+    assert life.seen is not None
+    steps, seconds = life.seen.step - life.began, _beats(life, life.seen)
+    if life.seen.step <= life.first.step:
+        return steps, seconds
+    return life.seen.step - life.first.step, max(0.0, seconds - _beats(life, life.first))
+
+
+def _beats(life: _Life, report: AttemptProgressed) -> float:
+    return (report.step - life.began) / (report.rate or math.inf)
 
 
 def _start(life: _Life, rate: float) -> float:

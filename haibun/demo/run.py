@@ -78,7 +78,8 @@ def perform(options: DemoOptions, console: Console) -> Outcome:
         )
 
     scripts()
-    with _terminable(), _folder(options.home) as home:
+    with _terminable(), _folder(options.home) as folder:
+        home = folder.path
         report = (options.report or home.parent / "haibun-demo.html").absolute()
         say(f"Haibun demo: real training jobs on {DEVICES} devices; about two minutes. Files are in {home}")
         prepare_kernels(say)
@@ -96,6 +97,9 @@ def perform(options: DemoOptions, console: Console) -> Outcome:
         twin = replayed(record, cluster, POLICY, profile)
         outcome = _outcome(record, twin, seen, scenario, live, profile, notes, report, began)
         write_report(outcome)
+        folder.keep = not outcome.good
+        if folder.keep:
+            say(f"not all went as it should; journal and logs stay in {home}")
     return outcome
 
 
@@ -171,24 +175,33 @@ def _notes(live: Live, virtual: int | None) -> list[str]:
     return notes
 
 
+@dataclass(slots=True)
+class _Folder:
+    """Where journal, logs and checkpoints lie; ``keep``: they are of use afterwards."""
+
+    path: Path
+    keep: bool = False
+
+
 @contextmanager
-def _folder(home: Path | None) -> Iterator[Path]:
+def _folder(home: Path | None) -> Iterator[_Folder]:
     """The home; a temporary one is removed again, unless the demo breaks off: then it may tell why."""
     if home is not None:
         home.mkdir(parents=True, exist_ok=True)
-        yield home.absolute()
+        yield _Folder(home.absolute(), keep=True)
         return
     above = Path(tempfile.mkdtemp(prefix="haibun-demo-"))
-    made = above / "home"
-    made.mkdir()
+    folder = _Folder(above / "home")
+    folder.path.mkdir()
     try:
-        yield made
+        yield folder
     except KeyboardInterrupt:
         shutil.rmtree(above, ignore_errors=True)
         raise
     except DemoError as e:
-        raise DemoError(f"{e}\nWhat it left to look at is in {made}") from e
-    shutil.rmtree(made, ignore_errors=True)
+        raise DemoError(f"{e}\nWhat it left to look at is in {folder.path}") from e
+    if not folder.keep:
+        shutil.rmtree(folder.path, ignore_errors=True)
 
 
 @contextmanager

@@ -59,3 +59,22 @@ def test_a_profile_is_used_again_on_its_machine_only(tmp_path: Path) -> None:
     assert read(path, "another") is None
     path.write_text("{")
     assert read(path, "made up") is None
+
+
+def test_slow_first_steps_belong_to_the_start() -> None:
+    def report(at: float, step: float, rate: float) -> AttemptProgressed:
+        return AttemptProgressed(at, "1", 1, step, step, rate)
+
+    # Ten steps in 2 s, then ten a second; reports bear the rate of all beats so far.
+    first = attempt(1, 100.0, 1.0, 0.0, 50.0)
+    slow = [first[0], report(103.0, 10.0, 5.0), report(107.0, 50.0, 50.0 / 6.0)]
+    slow.append(AttemptStopped(107.5, "1", 1, 50.0, 50.0))
+    again = [*slow]
+    again[0] = Decided(200.0, again[0].decision)
+    again[1] = AttemptProgressed(203.0, "1", 2, 60.0, 60.0, 5.0)
+    again[2] = AttemptProgressed(207.0, "1", 2, 100.0, 100.0, 50.0 / 6.0)
+    again[3] = AttemptStopped(207.5, "1", 2, 100.0, 100.0)
+    found = fit([*slow, *again], "1")
+    assert found.rate == pytest.approx(10.0)
+    assert found.start == pytest.approx(2.0)
+    assert found.stop == pytest.approx(0.5)
