@@ -304,7 +304,11 @@ def picture(state: State) -> dict[str, Any]:
     jobs, fleet, n = state.jobs, state.fleet, state.jobs.columns.n
     columns = jobs.columns.dump()
     del columns["demand"]
-    memory = {name: column[:n].tobytes() for name, column in state.memory.columns.items() if np.any(column)}
+    memory = {
+        name: column[:n].tobytes().rstrip(b"\0")
+        for name, column in state.memory.columns.items()
+        if np.any(column)
+    }
     return {
         "now": state.now,
         "jobs": jobs.jobs,
