@@ -105,7 +105,7 @@ class Progress:
             return None
         step, durable = self.step, self.durable
         slowest = min((s for s in self.board.slots if s.attached), key=lambda s: int(s.step))
-        if slowest.beat:
+        if slowest.first_step:  # before it, a worker that restores jumps from step 0 to where it was
             self.rate.add(float(slowest.beat), int(step))
         now = self._clock.now()
         told = self._told or (0.0, self._launch.durable)

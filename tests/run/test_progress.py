@@ -92,3 +92,18 @@ def test_the_rate_follows_the_last_half_minute() -> None:
     for n in range(100, 300):
         rate.add(99 + (n - 99) * 0.5, n)
     assert rate.value == pytest.approx(2.0)
+
+
+def test_a_restored_step_is_no_speed(progress: Progress, clock: FakeClock) -> None:
+    for slot in progress.board.slots:
+        slot.attached, slot.beat = 1, clock.now()
+    progress.look()
+    for slot in progress.board.slots:
+        slot.step = slot.restored = slot.durable = 1000
+    for step in (1001, 1002, 1003):
+        clock.time += 0.5
+        for slot in progress.board.slots:
+            slot.step, slot.beat = step, clock.now()
+            slot.first_step = slot.first_step or clock.now()
+        progress.look()
+    assert progress.rate.value == pytest.approx(2.0)
