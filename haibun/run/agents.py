@@ -333,11 +333,12 @@ class Agents:
         self._ledger.put([event]).add_done_callback(durable)
 
     def _at_least_known(self, event: AttemptEvent) -> AttemptEvent:
-        """An agent that no longer has an attempt answers with zeros; the State knows more."""
+        """An agent that no longer has an attempt answers with zeros; the State knows more, if only by reckoning."""
         if not isinstance(event, AttemptStopped):
             return event
         c, row = self._state.jobs.columns, self._state.jobs.row_of[event.job]
-        step, durable = max(event.step, float(c.done[row])), max(event.durable, float(c.durable[row]))
+        durable = max(event.durable, float(c.durable[row]))
+        step = max(event.step or float(c.done[row]), durable)
         return msgspec.structs.replace(event, step=step, durable=durable)
 
     def _pass_on(self, from_node: NodeName, order: Order) -> None:
