@@ -18,10 +18,13 @@ WITHIN = 150.0  # seconds for one command: on an idle machine none takes five
 
 
 class Desk:
-    """A folder with the examples in it, and commands run there as a newcomer would run them."""
+    """A folder with the examples in it, and commands run there as a newcomer would run them.
 
-    def __init__(self, folder: Path, home: Path | None = None) -> None:
-        self.folder = folder
+    ``home``: that of the server, else ``~/.haibun`` in the folder; ``guest``: the server is another desk's.
+    """
+
+    def __init__(self, folder: Path, home: Path | None = None, guest: bool = False) -> None:
+        self.folder, self.guest = folder, guest
         shutil.copytree(ROOT / "examples", folder / "examples", dirs_exist_ok=True)
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HAIBUN_", "PYTEST_"))}
         self.env = kept | {
@@ -65,7 +68,7 @@ class Desk:
     def close(self) -> None:
         """End the server of this folder, if the page has left one; nothing of it outlives the test."""
         try:
-            if (self._home / "server.json").exists():
+            if not self.guest and (self._home / "server.json").exists():
                 code, said = self.run("haibun down")
                 assert code == 0, f"the server does not go down: {said}"
         finally:
