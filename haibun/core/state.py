@@ -155,13 +155,17 @@ class State:
 
     def next_timer(self) -> float:
         """When the next timer is due; inf if none is set. Void ones are dropped."""
-        epochs, states = self.jobs.columns.epoch, self.jobs.columns.state
         while self.timers:
-            at, row, epoch = self.timers[0]
-            if epochs[row] == epoch and states[row] < SUCCEEDED:
-                return at
+            if self.is_set(self.timers[0]):
+                return self.timers[0][0]
             heapq.heappop(self.timers)
         return math.inf
+
+    def is_set(self, timer: tuple[float, int, int]) -> bool:
+        """Whether a timer is not void."""
+        _, row, epoch = timer
+        c = self.jobs.columns
+        return bool(c.epoch[row] == epoch and c.state[row] < SUCCEEDED)
 
     def active_rows(self) -> NDArray[np.int64]:
         """Rows of all jobs that have not ended, ascending."""

@@ -18,9 +18,7 @@ from haibun.core.events import (
     AttemptHeld,
     AttemptProgressed,
     AttemptStarted,
-    AttemptStopped,
     AttemptSucceeded,
-    NodeDrained,
     NodeJoined,
     NodeLost,
 )
@@ -221,8 +219,6 @@ class Agents:
             hello.boot,
         ):  # its former life, with all in it, is over
             events = [NodeLost(now, node.name), NodeJoined(now, node)]
-            if fleet.nodes.health[number] == Health.DRAINING:
-                events.append(NodeDrained(now, node.name, False))
         if not events:
             return True
         if self._ledger.degraded is not None:
@@ -311,7 +307,7 @@ class Agents:
                 line.send(Stop(event.job, event.epoch, StopMode.KILL))
             acknowledge()
             return
-        merged = gang.merge(line.node, self._at_least_known(event))
+        merged = gang.merge(line.node, reconcile.at_least_known(self._state, event))
         if merged is not None:
             owed = [*gang.owed, acknowledge]
             gang.owed = []
@@ -331,15 +327,6 @@ class Agents:
                     acknowledge()
 
         self._ledger.put([event]).add_done_callback(durable)
-
-    def _at_least_known(self, event: AttemptEvent) -> AttemptEvent:
-        """An agent that no longer has an attempt answers with zeros; the State knows more, if only by reckoning."""
-        if not isinstance(event, AttemptStopped):
-            return event
-        c, row = self._state.jobs.columns, self._state.jobs.row_of[event.job]
-        durable = max(event.durable, float(c.durable[row]))
-        step = max(event.step or float(c.done[row]), durable)
-        return msgspec.structs.replace(event, step=step, durable=durable)
 
     def _pass_on(self, from_node: NodeName, order: Order) -> None:
         gang = self._gang(order.job, order.epoch)

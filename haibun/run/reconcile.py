@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
+
 from haibun.core.actions import StartAttempt
-from haibun.core.events import AttemptStarted
+from haibun.core.events import AttemptStarted, AttemptStopped
 from haibun.core.jobs import Intent
 from haibun.core.state import State
 from haibun.core.vocabulary import STARTING, STOPPING, JobId, NodeName, StopMode
-from haibun.run.gang import Gang
+from haibun.run.gang import AttemptEvent, Gang
 from haibun.run.lines import Line
 from haibun.run.protocol import Hello, Stop
 
@@ -132,3 +134,12 @@ def is_current(state: State, job: JobId, epoch: int) -> bool:
     """Whether an attempt is the one that the State has."""
     row = state.jobs.row_of.get(job)
     return row is not None and row in state.jobs.gangs and state.jobs.columns.epoch[row] == epoch
+
+
+def at_least_known(state: State, event: AttemptEvent) -> AttemptEvent:
+    """An agent that no longer has an attempt answers with zeros; the State knows more."""
+    if not isinstance(event, AttemptStopped):
+        return event
+    c, row = state.jobs.columns, state.jobs.row_of[event.job]
+    step, durable = max(event.step, float(c.done[row])), max(event.durable, float(c.durable[row]))
+    return msgspec.structs.replace(event, step=step, durable=durable)

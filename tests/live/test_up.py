@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -126,16 +127,25 @@ def test_a_full_disk_refuses_submissions_and_loses_nothing(tmp_path: Path) -> No
         subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+def _fill(path: Path) -> None:
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as filler:
+        while True:
+            filler.write(b"x" * 4096)
+
+
+def _submit_many(h: Haibun, accepted: list[str]) -> None:
+    """Until one is refused: what the database has allocated already may take a few."""
+    for _ in range(200):
+        accepted += h.client.submit({"run": "true", "env": {"X": "x" * 20_000}})
+
+
 def _fill_up_and_recover(h: Haibun, disk: Path, tmp_path: Path) -> None:
     running = h.stepper(tmp_path / "out", 150)
     until(lambda: len(steps(tmp_path / "out")) > 10, "it makes steps")
-    with open(disk / "filler", "wb", buffering=0) as filler, pytest.raises(OSError, match="No space"):
-        while True:
-            filler.write(b"x" * 4096)
-    accepted = []
-    with pytest.raises(ClientError, match="disk is full"):  # what is allocated already may take a few
-        for _ in range(200):
-            accepted += h.client.submit({"run": "true", "env": {"X": "x" * 20_000}})
+    _fill(disk / "filler")
+    accepted: list[str] = []
+    with pytest.raises(ClientError, match="disk is full"):
+        _submit_many(h, accepted)
     assert "disk is full" in (h.client.top().degraded or "")
     until(lambda: len(steps(tmp_path / "out")) == 150, "the running job goes on, to its end")
     (disk / "filler").unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -35,8 +36,8 @@ except Exception as e:
     sys.exit(1)
 """
 
-# An attached worker without torch: steps of a few milliseconds, each told to a file by rank 0, every fifth made durable. It
-# obeys the board as haibun.train does. Arguments: the file, steps in all (0: until FILE.enough is there), seconds a step.
+# An attached worker without torch: each step is told to a file by rank 0, every fifth is durable. It obeys the board as
+# haibun.train does. Arguments: the file, steps in all (0: until FILE.enough is there), seconds a step.
 STEPPER = """
 import os, sys, time
 from pathlib import Path
@@ -252,7 +253,7 @@ def assert_ran_once(out: Path, total: int = 0, durable_every: int = 5) -> None:
     assert epochs == sorted(epochs), "an older attempt ran beside a newer one"
     for epoch in set(epochs):
         assert len({pid for pid, e, _ in told if e == epoch}) == 1, f"attempt {epoch} ran twice"
-    for (_, e0, s0), (_, e1, s1) in zip(told, told[1:], strict=False):
+    for (_, e0, s0), (_, e1, s1) in itertools.pairwise(told):
         if e0 == e1:
             assert s1 == s0 + 1
         else:
