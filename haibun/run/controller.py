@@ -176,7 +176,8 @@ class Controller:
         if row is None:
             return found
         if row.state != "succeeded":
-            raise AdmissionError(f"it depends on job {name}, which has {row.state}: it could never start")
+            how = _ENDED.get(row.state, row.state)
+            raise AdmissionError(f"it depends on job {name}, which has {how}: it could never start")
         return None
 
     def _admit(self, job: Job, together: set[JobId]) -> None:
