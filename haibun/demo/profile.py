@@ -65,12 +65,16 @@ class Fit(Struct, frozen=True):
 
 
 class _Life(Struct):
-    """One attempt in the journal: when it was decided, from which step, its first and last report, the end."""
+    """One attempt in the journal: when it was decided, from which step, reports, the end.
+
+    ``first`` and ``seen`` are the first and the last report; ``late`` the last of an earlier step than ``seen``.
+    """
 
     decided: float
     began: float = 0.0
     first: AttemptProgressed | None = None
     seen: AttemptProgressed | None = None
+    late: AttemptProgressed | None = None
     ended: AttemptStopped | None = None
 
 
@@ -78,8 +82,8 @@ def fit(events: Iterable[AnyEvent], job: JobId) -> Fit:
     """Rate and costs of a job that ran, was stopped, ran again and was stopped again.
 
     In the twin, step ``k`` of an attempt that began from step ``b`` is done at ``decided + start + (k - b) / rate``.
-    The rate comes from the workers' own beats, once they are under way; ``start`` is what then fits the last report,
-    ``stop`` what is left until the devices are free.
+    The rate comes from the workers' own beats, once they are under way; ``start`` is what then fits the first report,
+    ``stop`` what is left after a late one until the devices are free.
 
     Raises:
         DemoError: the journal does not tell of two such attempts.
@@ -90,7 +94,7 @@ def fit(events: Iterable[AnyEvent], job: JobId) -> Fit:
         raise DemoError(f"measuring job {job} failed: it was not seen to run and stop twice")
     rate = _rate(whole)
     starts = [_start(life, rate) for life in whole]
-    stops = [_stop(life, start, rate) for life, start in zip(whole, starts, strict=True)]
+    stops = [_stop(life, rate) for life in whole]
     resume = sum(starts[1:]) / len(starts[1:])
     # The very first start also reads libraries from disk, which no later one does; else a resume costs the more.
     return Fit(rate, min(starts[0], resume), resume, sum(stops) / len(stops))
@@ -105,8 +109,11 @@ def _lives(events: Iterable[AnyEvent], job: JobId) -> list[_Life]:
                 lives.append(_Life(event.at, began))
         elif lives and isinstance(event, AttemptProgressed) and event.job == job:
             if event.rate and event.step > lives[-1].began:
-                lives[-1].first = lives[-1].first or event
-                lives[-1].seen = event
+                life = lives[-1]
+                life.first = life.first or event
+                if life.seen is not None and life.seen.step < event.step:
+                    life.late = life.seen
+                life.seen = event
         elif lives and isinstance(event, AttemptStopped) and event.job == job:
             lives[-1].ended = event
     return lives
@@ -140,10 +147,14 @@ def _beats(life: _Life, report: AttemptProgressed) -> float:
 
 
 def _start(life: _Life, rate: float) -> float:
-    assert life.seen is not None
-    return max(0.0, life.seen.at - life.decided - (life.seen.step - life.began) / rate)
+    """By the first report: a speed that changes later must not count as a slow or quick start."""
+    assert life.first is not None
+    return max(0.0, life.first.at - life.decided - (life.first.step - life.began) / rate)
 
 
-def _stop(life: _Life, start: float, rate: float) -> float:
+def _stop(life: _Life, rate: float) -> float:
+    """By the last report before the last step; that of the last step itself comes when all is saved."""
+    report = life.late or life.first
+    assert report is not None
     assert life.ended is not None
-    return max(0.0, life.ended.at - life.decided - start - (life.ended.step - life.began) / rate)
+    return max(0.0, life.ended.at - report.at - (life.ended.step - report.step) / rate)
