@@ -165,7 +165,7 @@ async def test_a_stream_tells_events_with_their_journal_numbers_and_ends_with_th
 
     async def read() -> None:
         async for event in bench.c.stream():
-            told.append((event["seq"], event["kind"]))
+            told.append((event["seq"], event["kind"]))  # noqa: PERF401 - looked at while it grows
 
     reader = asyncio.create_task(read())
     await settle()
