@@ -92,9 +92,11 @@ class Engine:
         delta = state.take_delta()
         view = self.view.refresh()
         ranked = stages.policy.rank(view, delta, now)
-        self.wake_at = math.inf if ranked.wake_at is None else ranked.wake_at
         bundles = stages.packer.pack(ranked.ranking, view)
         placement = stages.placer.place(bundles, view, stages.cost)
+        self.wake_at = math.inf if ranked.wake_at is None else ranked.wake_at
+        if placement.place:
+            self.wake_at = min(self.wake_at, stages.policy.wake(view, placement.place, now))
         if not (placement.place or placement.evict or ranked.memory):
             return None
         return self._decision(placement, ranked)
@@ -109,7 +111,8 @@ class Engine:
         place = tuple(self._place(p) for p in placement.place)
         self.stages.wirer.wire(list(place), list(evict), self.view)
         blocked = state.jobs.job(placement.blocked).id if placement.blocked >= 0 else None
-        return Decision(evict, place, ranked.memory, ranked.wake_at, blocked)
+        wake_at = None if self.wake_at == math.inf else self.wake_at
+        return Decision(evict, place, ranked.memory, wake_at, blocked)
 
     def _evict(self, evicted: Evicted) -> Evict:
         jobs = self.state.jobs

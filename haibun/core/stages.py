@@ -61,6 +61,10 @@ class Policy(Protocol):
 
     def rank(self, view: View, delta: Delta, now: float) -> Ranked: ...
 
+    def wake(self, view: View, placed: list[Placed], now: float) -> float:
+        """When to ask again, at the latest, on account of jobs that now get a gang; inf: no need."""
+        ...
+
 
 class Cost(Protocol):
     """What a placement would cost, in seconds an iteration: pure, from the network model."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from haibun.core.decision import MemoryChange
-from haibun.core.stages import KEYS, Keys, Ranked, Ranking, Rows
+from haibun.core.stages import KEYS, Keys, Placed, Ranked, Ranking, Rows
 from haibun.core.state import Delta
 from haibun.core.view import View
 from haibun.core.vocabulary import RUNNING, STARTING
@@ -65,6 +65,10 @@ class Keyed:
             lanes.rekey_running(self.keys(view, lanes.running, now))
         ranking = Ranking(lanes.waiting, lanes.running, lanes.keys, self.strict)
         return Ranked(ranking, due.memory, due.wake_at)
+
+    def wake(self, view: View, placed: list[Placed], now: float) -> float:
+        """When to ask again on account of jobs that now get a gang: never, where keys do not change with time."""
+        return math.inf
 
     def _move(self, view: View, rows: Rows, now: float) -> None:
         j = view.jobs

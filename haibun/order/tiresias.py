@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from haibun.core.decision import MemoryChange
-from haibun.core.stages import KEYS, Keys, Ranked, Rows
+from haibun.core.stages import KEYS, Keys, Placed, Ranked, Rows
 from haibun.core.state import Delta
 from haibun.core.view import View
 from haibun.order.keyed import Due, Keyed
@@ -56,15 +57,27 @@ class Tiresias(Keyed):
     def keys(self, view: View, rows: Rows, now: float) -> Keys:
         """Priority, queue, first start, submission."""
         j = view.jobs
+        service = (j.service, j.width, j.launched, j.as_of)
+        jobs = (j.priority, j.first_start, j.submitted)
+        keys: Keys = _keys(rows, jobs, service, self._base(view, rows), self.queue_limits, now)
+        return keys
+
+    def _base(self, view: View, rows: Rows) -> NDArray[np.float64]:
         base = view.memory(BASE)[rows]
         if self._promoted:
             base[:] = [
-                self._promoted.get(row, old) for row, old in zip(rows.tolist(), base.tolist(), strict=True)
+                self._promoted.get(r, old) for r, old in zip(rows.tolist(), base.tolist(), strict=True)
             ]
-        service = (j.service, j.width, j.launched, j.as_of)
-        jobs = (j.priority, j.first_start, j.submitted)
-        keys: Keys = _keys(rows, jobs, service, base, self.queue_limits, now)
-        return keys
+        return base
+
+    def wake(self, view: View, placed: list[Placed], now: float) -> float:
+        """The first demotion among jobs that now get a gang."""
+        rows = np.array([p.row for p in placed], np.int64)
+        widths = np.array([len(p.devices) for p in placed], np.int64)
+        had = view.service(rows, now) - self._base(view, rows)
+        limits = np.append(self.queue_limits, math.inf)
+        next_limit = limits[np.searchsorted(self.queue_limits, had + SLACK, side="right")]
+        return float((now + (next_limit - had) / widths).min())
 
     def due(self, view: View, lanes: Lanes, now: float) -> Due:
         """Demote and promote; wake at the next demotion or promotion."""

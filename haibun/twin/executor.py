@@ -26,24 +26,30 @@ Happening = AttemptStarted | AttemptHeld | AttemptStopped | AttemptSucceeded
 
 
 class _Attempt:
-    """One life of a job in the twin. ``done`` steps were done at ``since``; ``rate`` steps/s since, 0 while still."""
+    """One life of a job in the twin: ``done`` of ``length`` steps were done at ``since``, ``rate`` steps/s since then
+    while it is ``running``. It ends at ``end`` if nothing comes between; a ``stopping`` one never runs again."""
 
-    __slots__ = ("devices", "done", "epoch", "rate", "running", "since")
+    __slots__ = ("done", "durable", "end", "epoch", "length", "rate", "running", "since", "stopping")
 
-    def __init__(self, epoch: int, devices: tuple[int, ...], done: float, rate: float) -> None:
-        self.epoch, self.devices, self.done, self.rate = epoch, devices, done, rate
-        self.since, self.running = math.inf, False
+    def __init__(self, epoch: int, done: float, length: float, rate: float) -> None:
+        self.epoch, self.done, self.durable, self.length, self.rate = epoch, done, done, length, rate
+        self.since = self.end = math.inf
+        self.running = self.stopping = False
 
     def steps(self, now: float) -> float:
         """Steps done by ``now``."""
-        return self.done + self.rate * (now - self.since) if self.running else self.done
+        return min(self.length, self.done + self.rate * (now - self.since)) if self.running else self.done
+
+    def halt(self, now: float) -> None:
+        """Stand still from now on."""
+        self.done, self.running, self.end = self.steps(now), False, math.inf
 
 
 class TwinExecutor:
     """Takes actions, gives back the events that they lead to, each when it is due.
 
     ``perform`` returns what happens at once; the rest waits in a heap. What a later action makes untrue (the end of an
-    attempt that was stopped) is dropped when it comes due.
+    attempt that was stopped) is dropped when it comes due. A killed attempt falls back to what it started from.
 
     Args:
         costs: of every job; ``by_model``: of jobs of some models instead.
@@ -106,7 +112,7 @@ class TwinExecutor:
             elif kind is HoldAttempt:
                 self._hold(action, now, at_once)  # type: ignore[arg-type]
             elif kind is ContinueAttempt:
-                self._later(now, AttemptStarted(now, action.job, action.epoch), now, at_once)
+                self._go_on(action, now, at_once)  # type: ignore[arg-type]
         return at_once
 
     def _start(self, action: StartAttempt, now: float, at_once: list[AnyEvent]) -> None:
@@ -117,26 +123,33 @@ class TwinExecutor:
             delay += costs.move
         if costs.move:
             self._last_devices[job] = action.devices
-        self._attempts[job] = _Attempt(action.epoch, action.devices, action.durable, action.rate)
+        length = self.lengths.get(job, math.inf)
+        self._attempts[job] = _Attempt(action.epoch, action.durable, length, action.rate)
         self._later(now + delay, AttemptStarted(now + delay, job, action.epoch), now, at_once)
 
     def _stop(self, action: StopAttempt, now: float, at_once: list[AnyEvent]) -> None:
         attempt = self._attempts.get(action.job)
         if attempt is None or attempt.epoch != action.epoch:
             return
-        steps = attempt.steps(now)
-        attempt.done, attempt.running = steps, False
-        costs = self._costs_of.get(action.job, self.costs)
-        delay = costs.checkpoint if action.mode == _CHECKPOINT else 0.0
-        event = AttemptStopped(now + delay, action.job, action.epoch, steps, steps)
+        attempt.halt(now)
+        attempt.stopping = True
+        saves = action.mode == _CHECKPOINT
+        delay = self._costs_of.get(action.job, self.costs).checkpoint if saves else 0.0
+        durable = attempt.done if saves else attempt.durable
+        event = AttemptStopped(now + delay, action.job, action.epoch, attempt.done, durable)
         self._later(now + delay, event, now, at_once)
 
     def _hold(self, action: HoldAttempt, now: float, at_once: list[AnyEvent]) -> None:
         attempt = self._attempts.get(action.job)
         if attempt is None or attempt.epoch != action.epoch or not attempt.running:
             return
-        attempt.done, attempt.running = attempt.steps(now), False
+        attempt.halt(now)
         at_once.append(AttemptHeld(now, action.job, action.epoch, attempt.done))
+
+    def _go_on(self, action: ContinueAttempt, now: float, at_once: list[AnyEvent]) -> None:
+        attempt = self._attempts.get(action.job)
+        if attempt is not None and attempt.epoch == action.epoch and not attempt.running:
+            self._later(now, AttemptStarted(now, action.job, action.epoch), now, at_once)
 
     def _strike(self, fault: AttemptFailed, now: float) -> list[AnyEvent]:
         """A fault comes due: the failure, if it meets its attempt."""
@@ -163,7 +176,9 @@ class TwinExecutor:
         attempt = self._attempts.get(event.job)
         if attempt is None or attempt.epoch != event.epoch:
             return False
-        return type(event) is not AttemptSucceeded or (attempt.running and event.at >= attempt.since)
+        if type(event) is AttemptSucceeded:
+            return event.at == attempt.end
+        return type(event) is not AttemptStarted or not attempt.stopping
 
     def _happens(self, event: Happening, now: float) -> None:
         kind = type(event)
@@ -172,9 +187,8 @@ class TwinExecutor:
             attempt = self._attempts[job]
             attempt.since, attempt.running = now, True
             if attempt.rate > 0.0:
-                steps = self.lengths[job]
                 costs = self._costs_of.get(job, self.costs) if self._costs_of else self.costs
-                end = now + max(0.0, steps - attempt.done) / attempt.rate + costs.stop
-                self._push(end, AttemptSucceeded(end, job, attempt.epoch, steps))
+                attempt.end = now + max(0.0, attempt.length - attempt.done) / attempt.rate + costs.stop
+                self._push(attempt.end, AttemptSucceeded(attempt.end, job, attempt.epoch, attempt.length))
         elif kind is not AttemptHeld:
             del self._attempts[job]

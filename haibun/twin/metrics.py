@@ -24,7 +24,9 @@ def summary(state: State, cpu_s: float | None = None) -> dict[str, Any]:
     finished = c.state[:n] == JobState.SUCCEEDED
     started = ~np.isnan(c.first_start[:n])
     service = c.service[:n].sum() if n else 0.0
-    makespan = float(np.nanmax(c.ended_at[:n][finished]) - c.submitted[:n].min()) if finished.any() else None
+    makespan = (
+        float(np.nanmax(c.ended_at[:n][finished]) - np.nanmin(c.submitted[:n])) if finished.any() else None
+    )
     devices = state.fleet.devices.n
     return {
         "policy": state.config.policy,

@@ -117,7 +117,7 @@ class Replay:
 
     def _run(self, progress: Progress | None, until: float) -> None:
         count, engine, executor = len(self._times), self.engine, self.executor
-        rounds = 0
+        rounds, at_once = 0, 0
         while True:
             arrival = self._times[self._next] if self._next < count else math.inf
             now = min(arrival, executor.next_due(), engine.next_wake())
@@ -126,6 +126,11 @@ class Replay:
             if now == math.inf:
                 self._check_finished()
                 return
+            at_once = at_once + 1 if now == self.now else 0
+            if at_once > MOST_ROUNDS_AT_ONCE:
+                raise ReplayError(
+                    f"policy {engine.state.config.policy} wakes up for ever at time {now:.3f} s"
+                )
             self.now = now
             events = executor.take_due(now)
             if arrival <= now:
