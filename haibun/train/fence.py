@@ -10,6 +10,7 @@ newer attempt is reading.
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 FENCE = "fence"
@@ -59,6 +60,11 @@ def advance(folder: Path, epoch: int) -> None:
     check(folder, epoch)
     if read(folder) == epoch:
         return
-    temporary = folder / f"{FENCE}.e{epoch}.new"
-    temporary.write_text(f"{epoch}\n")
-    os.replace(temporary, folder / FENCE)
+    # A name of its own: the agents of a gang's other nodes advance the same fence at the same time.
+    temporary = folder / f"{FENCE}.e{epoch}.{secrets.token_hex(4)}.new"
+    try:
+        temporary.write_text(f"{epoch}\n")
+        os.replace(temporary, folder / FENCE)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

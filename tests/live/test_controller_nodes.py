@@ -37,7 +37,7 @@ print("weight", model.module.weight.sum().item(), "on", os.environ["GROUP_RANK"]
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Haibun]:
-    with haibun_up(tmp_path_factory.mktemp("nodes"), nodes=2, virtual_devices=1) as h:
+    with haibun_up(tmp_path_factory.mktemp("nodes"), nodes=2, virtual_devices=1, warm=True) as h:
         (h.scripts / "ddp.py").write_text(DDP)
         yield h
 
@@ -59,7 +59,7 @@ def ddp(here: Haibun, out: Path, total: int, **fields: object) -> str:
 
 def test_a_gang_over_two_nodes_trains_as_one_is_paused_and_resumes(here: Haibun, tmp_path: Path) -> None:
     job = ddp(here, tmp_path / "out", 100_000)
-    until(lambda: len(steps(tmp_path / "out.1")) > 10, lambda: here.log(job) + here.log(job, rank=1), 40)
+    until(lambda: len(steps(tmp_path / "out.1")) > 10, lambda: here.log(job) + here.log(job, rank=1), 60)
     view = here.view(job)
     assert len(view.nodes) == 2
     here.client.pause(job)
@@ -69,7 +69,7 @@ def test_a_gang_over_two_nodes_trains_as_one_is_paused_and_resumes(here: Haibun,
     assert here.view(job).durable == told[0]
     (tmp_path / "out.total").write_text(str(told[0] + 20))
     here.client.resume(job)
-    view = here.client.wait(job, 40)
+    view = here.client.wait(job, 90)
     assert (view.state, view.attempts, view.lost) == ("succeeded", 2, 0.0), view.why
     for rank in range(2):
         assert_ran_once(tmp_path / f"out.{rank}", told[0] + 20, durable_every=1)
@@ -82,9 +82,9 @@ def test_when_one_part_of_a_gang_dies_all_of_it_ends_and_is_retried_whole(
     here: Haibun, tmp_path: Path
 ) -> None:
     job = ddp(here, tmp_path / "out", 40, retries=1)
-    until(lambda: len(steps(tmp_path / "out.1")) > 10, lambda: here.log(job) + here.log(job, rank=1), 40)
+    until(lambda: len(steps(tmp_path / "out.1")) > 10, lambda: here.log(job) + here.log(job, rank=1), 60)
     os.kill(steps(tmp_path / "out.1")[-1][0], signal.SIGKILL)
-    view = here.client.wait(job, 40)
+    view = here.client.wait(job, 90)
     assert (view.state, view.attempts, view.failures) == ("succeeded", 2, 1), view.why
     for rank in range(2):
         assert_ran_once(tmp_path / f"out.{rank}", 40)
@@ -94,12 +94,12 @@ def test_a_gang_survives_the_death_of_the_controller_and_of_one_of_its_agents(
     here: Haibun, tmp_path: Path
 ) -> None:
     job = ddp(here, tmp_path / "out", 60)
-    until(lambda: len(steps(tmp_path / "out.1")) > 10, lambda: here.log(job) + here.log(job, rank=1), 40)
+    until(lambda: len(steps(tmp_path / "out.1")) > 10, lambda: here.log(job) + here.log(job, rank=1), 60)
     here.kill()
     here.start()
     assert here.view(job).attempts == 1
     os.kill(here.agent(1), signal.SIGKILL)
-    view = here.client.wait(job, 40)
+    view = here.client.wait(job, 90)
     assert (view.state, view.failures) == ("succeeded", 0), view.why
     for rank in range(2):
         assert_ran_once(tmp_path / f"out.{rank}", 60)

@@ -91,6 +91,22 @@ def test_an_attempt_that_was_replaced_commits_nothing(tmp_path: Path) -> None:
     assert newest_step(checkpoints(tmp_path, epoch=4)) == 1
 
 
+def test_two_nodes_of_a_gang_may_raise_the_fence_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def other_first(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        fence.advance(tmp_path, 2)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", other_first)
+    fence.advance(tmp_path, 2)
+    assert names(tmp_path) == ["fence"]
+    assert fence.read(tmp_path) == 2
+
+
 def test_a_new_attempt_raises_the_fence_by_itself_and_clears_what_a_dead_one_left(tmp_path: Path) -> None:
     (tmp_path / "step-00000007.e1.tmp").mkdir()
     assert newest_step(checkpoints(tmp_path, epoch=2)) is None
