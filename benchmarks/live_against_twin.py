@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks.harness import Claim, Failed, Outcome, main, spread
+from benchmarks.harness import Claim, MeasureError, Outcome, main, spread
 
 ROUNDS = int(os.environ.get("HAIBUN_BENCH_ROUNDS", "3"))
 
@@ -35,7 +35,7 @@ def measure() -> Outcome:
             with tempfile.TemporaryDirectory(prefix="haibun-bench-") as folder:
                 shown.append(perform(DemoOptions(home=Path(folder, "home")), console))
         except RuntimeError as e:
-            raise Failed(str(e)) from e
+            raise MeasureError(str(e)) from e
         loads.append(os.getloadavg()[0])
     errors = [found.agreement.median_error for found in shown]
     same = [found.agreement.same_order for found in shown]
