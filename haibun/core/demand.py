@@ -84,6 +84,7 @@ class Demands:
         self._numbers: dict[Demand, int] = {}
         self.rows = DemandColumns()
         self.options = OptionColumns()
+        self.per_device: list[tuple[int, int]] = []  # thousandths of a core, bytes, of each demand
         self.stale = False
 
     def number(self, job: Job, fleet: Fleet, rates: Rates) -> int:
@@ -93,6 +94,7 @@ class Demands:
         if number is None:
             number = self._numbers[demand] = len(self.items)
             self.items.append(demand)
+            self.per_device.append((millicpus(demand.cpus), demand.memory))
             self._add(demand, fleet, rates)
         return number
 
@@ -108,7 +110,7 @@ class Demands:
         r, o = self.rows, self.options
         d = r.add_row()
         r.first[d] = o.n
-        r.cpu[d], r.memory[d] = millicpus(demand.cpus), demand.memory
+        r.cpu[d], r.memory[d] = self.per_device[d]
         r.least[d] = min(s.devices for s in demand.shapes)
         for index, shape in enumerate(demand.shapes):
             for rate, type_code in _types(shape, demand.model, fleet, rates):

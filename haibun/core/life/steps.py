@@ -41,8 +41,7 @@ def row_of(state: State, job: str) -> int:
 
 def per_device(state: State, row: int) -> tuple[int, int]:
     """Thousandths of a core and bytes that the job takes for each device."""
-    d, demand = state.demands.rows, state.jobs.columns.demand[row]
-    return int(d.cpu[demand]), int(d.memory[demand])
+    return state.demands.per_device[int(state.jobs.columns.demand[row])]
 
 
 def queue(state: State, row: int) -> None:
