@@ -112,8 +112,8 @@ def _facts(detail: JobDetail) -> list[tuple[str, str]]:
         ("progress", progress(job)),
         ("durable", f"step {count(job.durable)} is in a checkpoint" if job.durable else ""),
         ("metrics", "  ".join(f"{name}={value:.6g}" for name, value in job.metrics.items())),
-        ("preempted", f"{job.preemptions} times" if job.preemptions else ""),
-        ("failed", f"{job.failures} times, {job.retries} retries" if job.failures else ""),
+        ("preempted", _times(job.preemptions) if job.preemptions else ""),
+        ("failed", f"{_times(job.failures)}, with {job.retries} retries allowed" if job.failures else ""),
         ("lost work", duration(job.lost) if job.lost else ""),
         ("waits for", ", ".join(detail.depends_on) if job.state == "pending" else ""),
         ("labels", "  ".join(f"{name}={value}" for name, value in job.labels.items())),
@@ -154,3 +154,7 @@ def explain(job: Job, json: Json = False) -> None:
         )
         jobs = "1 job is" if told.rank == 1 else f"{told.rank} jobs are"
         print(f"- {jobs} ranked ahead of it{ahead}" if told.rank else "- it is first in line")
+
+
+def _times(n: int) -> str:
+    return "once" if n == 1 else f"{n} times"

@@ -58,7 +58,11 @@ def cause(exit_: Exit, memory: Memory) -> str:
         what = f"rank {exit_.rank} exited with code {exit_.code}"
     if memory.kills:
         what += f" (out of memory: the limit is {size(memory.limit)})"
-    return what + (f": {exit_.last_line}" if exit_.last_line else "")
+    if not exit_.last_line:
+        return what
+    if exit_.code == -signal.SIGKILL:  # it had no last word: the line tells where it was, not why
+        return f"{what}; the last line of its log: {exit_.last_line}"
+    return f"{what}: {exit_.last_line}"
 
 
 def size(n: float) -> str:

@@ -63,6 +63,8 @@ def attempt_started(state: State, event: AttemptStarted, actions: Actions) -> No
     c.accrue(row, state.now)
     if c.state[row] == STARTING:
         c.running_since[row] = state.now
+    else:
+        state.jobs.reasons.pop(row, None)  # that it was paused is over
     c.state[row], c.held[row] = RUNNING, False
     speed = c.speed[row]
     c.rate[row] = 0.0 if math.isnan(speed) else speed
