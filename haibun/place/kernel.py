@@ -217,15 +217,30 @@ def _fixed(running: Any, mark: Any, devices: Any, p_open: Any) -> Any:
 
 
 @njit(cache=True)
-def _count(ranking: Any, strict: bool, jobs: Any, demands: Any, options: Any, budget: Any, fixed: Any) -> Any:
+def _ahead(row: int, lane: Any, keys: Any) -> int:
+    """How many jobs of a lane rank before a job that is not in it."""
+    low, high = 0, len(lane)
+    while low < high:
+        middle = (low + high) // 2
+        if precedes(keys, lane[middle], row):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True)
+def _count(
+    ranking: Any, strict: bool, ahead: int, jobs: Any, demands: Any, options: Any, budget: Any, fixed: Any
+) -> Any:
     """Which running jobs keep their gangs if devices are only counted: each job, best first, takes its own out of
-    ``budget`` (devices free or held by ranked running jobs, by type)."""
+    ``budget`` (devices free or held by running jobs from the ``ahead``-th on, by type)."""
     waiting, running, keys = ranking
     j_demand, _, j_type, j_width = jobs
     d_first, d_last, _, _, d_possible = demands
     o_type, o_devices, _, _ = options
     kept = np.zeros(len(running), np.bool_)
-    i, j, room = 0, 0, budget.sum()
+    i, j, room = 0, ahead, budget.sum()
     end = len(waiting)
     while j < len(running) and room > 0:
         if i < end and precedes(keys, waiting[i], running[j]):
@@ -254,14 +269,22 @@ def _count(ranking: Any, strict: bool, jobs: Any, demands: Any, options: Any, bu
 
 @njit(cache=True)
 def _room(
-    books: Any, ranking: Any, jobs: Any, demands: Any, p_node: Any, holdings: Any, fixed: Any, kept: Any
+    books: Any,
+    ranking: Any,
+    ahead: int,
+    jobs: Any,
+    demands: Any,
+    p_node: Any,
+    holdings: Any,
+    fixed: Any,
+    kept: Any,
 ) -> Any:
-    """``room``: what is free or held by running jobs; ``spare``: of that, without what the kept ones hold."""
+    """``room``: what is free or held by running jobs from the ``ahead``-th on; ``spare``: less what kept ones hold."""
     _, running, _ = ranking
     _, _, d_cpu, d_memory, _ = demands
     start, held = holdings
     room, spare = _copy(books), _copy(books)
-    for j in range(len(running)):
+    for j in range(ahead, len(running)):
         if fixed[j]:
             continue
         demand = jobs[0][running[j]]
@@ -274,27 +297,26 @@ def _room(
 
 
 @njit(cache=True)
-def _keeps(j: int, ask: Any, books: Any, p_node: Any, holdings: Any, kept: bool) -> bool:
-    """Settle whether running job ``j`` keeps its gang: whether better ones left it room. Keeps the books."""
+def _keeps(j: int, ask: Any, books: Any, p_node: Any, holdings: Any, kept: bool, took: bool) -> bool:
+    """Settle whether running job ``j`` keeps its gang: whether better ones, if they ``took`` from any, left it room."""
     cpu, memory = ask
-    free, spare, room = books
+    _, spare, room = books
     start, held = holdings
     short = False
     for h in range(start[j], start[j + 1]):
         _book(room, held[h], p_node[held[h]], 1, cpu, memory, -1)
+        if not kept:
+            _book(spare, held[h], p_node[held[h]], 1, cpu, memory, -1)
+    if not took:
+        return True
     for h in range(start[j], start[j + 1]):
         pool, node = held[h], p_node[held[h]]
         if room[0][pool] < 0 or (cpu > 0 and room[1][node] < 0) or (memory > 0 and room[2][node] < 0):
             short = True
-    for h in range(start[j], start[j + 1]):
-        pool, node = held[h], p_node[held[h]]
-        if short:  # what it leaves is free for those after it
-            _book(room, pool, node, 1, cpu, memory, 1)
-            _book(free, pool, node, 1, cpu, memory, 1)
-            if kept:
-                _book(spare, pool, node, 1, cpu, memory, 1)
-        elif not kept:
-            _book(spare, pool, node, 1, cpu, memory, -1)
+    if short:  # what it leaves is free for those after it
+        for h in range(start[j], start[j + 1]):
+            for book in books:
+                _book(book, held[h], p_node[held[h]], 1, cpu, memory, 1)
     return not short
 
 
@@ -331,7 +353,7 @@ def _find(
 def _seat(
     ranking: Any,
     strict: bool,
-    taking: bool,
+    ahead: int,
     jobs: Any,
     demands: Any,
     options: Any,
@@ -350,19 +372,19 @@ def _seat(
     """
     waiting, running, keys = ranking
     evicted, run_rank = verdict
-    i, j, placed, blocked, end = 0, 0 if taking else len(running), 0, -1, len(waiting)
+    i, j, placed, blocked, end = 0, ahead, 0, -1, len(waiting)
+    taking, took = ahead < len(running), False
     take = np.zeros(at[0][3], np.int64)
-    failed = np.zeros(
-        len(demands[0]), np.bool_
-    )  # room only shrinks on the way: who does not fit now never will
-    while j < len(running) or (i < end and left.sum() > 0):
+    failed = np.zeros(len(demands[0]), np.bool_)  # room only shrinks: what does not fit now never will
+    while (i < end and left.sum() > 0) or (took and j < len(running)):
         if j < len(running) and not (i < end and precedes(keys, waiting[i], running[j])):
             row = running[j]
-            run_rank[j] = i + j
             if not fixed[j]:
                 ask = (demands[2][jobs[0][row]], demands[3][jobs[0][row]])
-                evicted[j] = not _keeps(j, ask, books, at[0][0], holdings, kept[j])
-                if not evicted[j]:
+                evicted[j] = not _keeps(j, ask, books, at[0][0], holdings, kept[j], took)
+                if evicted[j]:
+                    run_rank[j] = j + _ahead(row, waiting, keys)
+                else:
                     left[jobs[2][row]] -= jobs[3][row]
             j += 1
             continue
@@ -376,7 +398,9 @@ def _seat(
             option = _find(row, j < len(running), jobs, demands, options, books, left, at, take)
             failed[demand] = option < 0
         if option >= 0:
-            _write(placed, row, i - 1 + j, option, take, demands, demand, books, taking, at[0][0], gangs)
+            took |= _write(
+                placed, row, i - 1 + j, option, take, demands, demand, books, taking, at[0][0], gangs
+            )
             left[options[0][option]] -= options[1][option]
             placed += 1
         elif blocked < 0:
@@ -401,23 +425,26 @@ def _write(
     taking: bool,
     p_node: Any,
     gangs: Any,
-) -> None:
-    """Write down the ``n``-th gang, and take it out of the books."""
+) -> bool:
+    """Write down the ``n``-th gang, and take it out of the books; returns whether it takes from others."""
     rows, ranks, chosen, first, part_pool, part_count = gangs
     free, spare, room = books
     rows[n], ranks[n], chosen[n] = row, rank, option
     cpu, memory = demands[2][demand], demands[3][demand]
-    part = first[n]
+    part, took = first[n], False
     for pool in range(len(take)):
         k = take[pool]
         if k:
             part_pool[part], part_count[part] = pool, k
             part += 1
-            _book(free, pool, p_node[pool], k, cpu, memory, -1)
+            node = p_node[pool]
+            _book(free, pool, node, k, cpu, memory, -1)
+            took |= free[0][pool] < 0 or (cpu > 0 and free[1][node] < 0) or (memory > 0 and free[2][node] < 0)
             if taking:
-                _book(spare, pool, p_node[pool], k, cpu, memory, -1)
-                _book(room, pool, p_node[pool], k, cpu, memory, -1)
+                _book(spare, pool, node, k, cpu, memory, -1)
+                _book(room, pool, node, k, cpu, memory, -1)
     first[n + 1] = part
+    return took
 
 
 @njit(cache=True)
@@ -447,24 +474,24 @@ def plan(
     if len(waiting) == 0:
         return 0, 0, -1
     ranking = (waiting, running, keys)
-    for j in range(len(running)):
+    ahead = _ahead(waiting[0], running, keys)  # these keep what they have; the others may lose it
+    for j in range(ahead, len(running)):
         mark[running[j]] = j + 1
     fixed = _fixed(running, mark, devices, p_open[:n_pools])
     free = (p_free[:n_pools] * p_open[:n_pools], n_cpu[:n_nodes].copy(), n_mem[:n_nodes].copy())
     left = np.zeros(n_types, np.int64)
     for pool in range(n_pools):
         left[p_type[pool]] += free[0][pool]
-    taking = len(running) > 0 and precedes(keys, waiting[0], running[-1])  # somebody may lose his gang
     spare, room = free, free
     kept = np.zeros(len(running), np.bool_)
     holdings = (np.zeros(1, np.int64), np.zeros(0, np.int64))
-    if taking:
-        for j in range(len(running)):
+    if ahead < len(running):
+        for j in range(ahead, len(running)):
             if not fixed[j]:
                 left[jobs[2][running[j]]] += jobs[3][running[j]]
-        kept = _count(ranking, strict, jobs, demands, options, left.copy(), fixed)
+        kept = _count(ranking, strict, ahead, jobs, demands, options, left.copy(), fixed)
         holdings = _holdings(running, mark, devices)
-        room, spare = _room(free, ranking, jobs, demands, p_node, holdings, fixed, kept)
+        room, spare = _room(free, ranking, ahead, jobs, demands, p_node, holdings, fixed, kept)
     most = left.sum() + 1
     gangs = (
         np.empty(most, np.int64),
@@ -479,7 +506,7 @@ def plan(
     placed, blocked = _seat(
         ranking,
         strict,
-        taking,
+        ahead,
         jobs,
         demands,
         options,
@@ -495,7 +522,7 @@ def plan(
     evicted = 0
     if placed:
         evicted = _give_out(placed, gangs, running, verdict, devices, n_pools, mark, out)
-    for j in range(len(running)):
+    for j in range(ahead, len(running)):
         mark[running[j]] = 0
     return placed, evicted, blocked
 
