@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from haibun.core.demand import LOCALITIES, most
+from haibun.core.fleet import millicpus
 from haibun.core.state import State
 from haibun.core.vocabulary import Job, Locality
 
@@ -27,6 +28,8 @@ def admit(state: State, job: Job) -> None:
     _check_types(state, job)
     demand = state.demands.number(job, state.fleet, state.rates)
     rows, options = state.demands.rows, state.demands.options
+    if short := _short_of(state, job):
+        raise AdmissionError(short)
     offers = []
     for option in range(int(rows.first[demand]), int(rows.last[demand])):
         could = most(state.demands, option, state.fleet, ever=True)
@@ -46,14 +49,27 @@ def _check_types(state: State, job: Job) -> None:
             raise AdmissionError(f"no device is of type {shape.device_type!r}; this cluster has: {have}")
 
 
+def _short_of(state: State, job: Job) -> str | None:
+    """What a single device of the job asks of its node and no node has, in words."""
+    nodes = state.fleet.nodes
+    most_cpus, most_memory = int(nodes.cpus[: nodes.n].max()), int(nodes.memory[: nodes.n].max())
+    if millicpus(job.cpus) > most_cpus:
+        return f"it asks for {job.cpus:g} CPUs for each device; no node has more than {most_cpus / 1000:g}"
+    if job.memory > most_memory:
+        asked, has = (f"{n / 2**30:.1f} GiB" for n in (job.memory, most_memory))
+        return f"it asks for {asked} of memory for each device; no node has more than {has}"
+    return None
+
+
 def _impossible(job: Job, offers: list[str]) -> str:
     shape = job.shapes[0]
     each = []
     if job.cpus:
         each.append(f"{job.cpus:g} CPUs")
     if job.memory:
-        each.append(f"{job.memory} bytes of memory")
+        each.append(f"{job.memory / 2**30:.1f} GiB of memory")
     with_ = f" with {' and '.join(each)} each" if each else ""
     on = f" on exactly {shape.nodes} nodes" if shape.nodes else ""
     offer = " or ".join(dict.fromkeys(offers)) or "nothing: no node has joined"
-    return f"a gang of {shape.devices} devices{on}{with_} can never be placed; the whole cluster, empty, offers {offer}"
+    devices = "1 device" if shape.devices == 1 else f"{shape.devices} devices"
+    return f"a gang of {devices}{on}{with_} can never be placed; the whole cluster, empty, offers {offer}"

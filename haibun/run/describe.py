@@ -53,7 +53,7 @@ def job_view(state: State, agents: Agents, row: int, spec: JobSpec | None) -> Jo
         retries=int(c.retries[row]),
         lost=float(c.lost[row]),
         exit=reason.render() if reason is not None and where >= SUCCEEDED else None,
-        why="queued"
+        why="waits for devices"
         if where == QUEUED and reason is None
         else (reason.render() if reason is not None else ""),
         metrics=dict(status.metrics) if status is not None else {},

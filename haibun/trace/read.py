@@ -55,7 +55,7 @@ def sniff(path: Path, text: str) -> str:
     widths = [line.count("\t") + 1 for line in head]
     if any(w in FORMS for w in widths):
         return "gavel"
-    raise _unknown(path, header, widths[0])
+    raise _unknown(path, header, widths[0] if widths else 1)  # nothing but blanks is one empty field
 
 
 def _unknown(path: Path, header: list[str], width: int) -> TraceError:

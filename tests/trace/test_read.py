@@ -125,6 +125,7 @@ BAD_FILES = [
     (b"\x7fELF\x02\x01\x01\0\0\0\0", "is not text"),
     (PHILLY.encode() + b"\xff\xfe\xfd\n", "not UTF-8 text: line 2"),
     (b"\x1f\x8b\x08\x00\x00junk", "gzip"),
+    (b"\x1c", "is empty|is it a trace"),
     (gzip.compress((PHILLY + GOOD).encode(), mtime=0)[:-6], "cut short"),
     (b"when,how_long,gpus\n1,2,3\n", r"--format csv:submit=.*,devices=gpus"),
     (b"just some words\nand more\n", "is it a trace"),
