@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.filter_too_much)
 settings.register_profile(
-    "ci", derandomize=True, deadline=None, suppress_health_check=_QUIET, max_examples=300
+    "ci", derandomize=True, deadline=None, suppress_health_check=_QUIET, max_examples=150
 )
 settings.register_profile(
     "search",
