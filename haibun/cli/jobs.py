@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Job = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job, or its name.", show_default=False)]
 ACTIVE = ("pending", "queued", "recovering", "starting", "running", "stopping", "paused")
+ENDED = ("succeeded", "failed", "cancelled")
 
 
 def ls(
@@ -42,7 +43,7 @@ def ls(
         print_json(jobs)
     elif jobs:
         header = ("ID", "NAME", "TENANT", "PRIO", "STATE", "DEVICES", "AGE", "PROGRESS", "WHERE / WHY")
-        print_table(header, [_row(job) for job in jobs], state=4)
+        print_table(header, [_row(job) for job in jobs], state=4, spare=(2, 3))
     else:
         say(
             "no such jobs"
@@ -52,18 +53,14 @@ def ls(
 
 
 def _row(job: JobView) -> tuple[str, ...]:
+    from haibun.run.views import reason
+
     where = ", ".join(job.nodes) if job.nodes and job.state == "running" else reason(job)
     kind = f"{job.devices} {job.device_type}" if job.device_type else str(job.devices)
     return (
         *(job.id, job.name, job.tenant, str(job.priority), job.state, kind),
         *(ago(job.submitted), progress(job), where),
     )
-
-
-def reason(job: JobView) -> str:
-    """Why it is where it is; empty where its state says as much."""
-    why = job.exit or job.why
-    return "" if why in (job.state, f"ended: {job.state}") else why
 
 
 def progress(job: JobView) -> str:
@@ -97,6 +94,7 @@ def show(job: Job, json: Json = False) -> None:
 
 def _facts(detail: JobDetail) -> list[tuple[str, str]]:
     from haibun.report.units import count, duration
+    from haibun.run.views import reason
 
     job = detail.job
     kind = f"{job.devices} of type {job.device_type}" if job.device_type else str(job.devices)
@@ -137,15 +135,20 @@ def explain(job: Job, json: Json = False) -> None:
     Example: `haibun explain train`
     """
     from haibun.client import Client
+    from haibun.run.views import has_become, says_no_more
 
     with Client() as client:
         told = client.explain(job)
     if json:
         print_json(told)
         return
-    print(f"job {told.job} is {told.state}, for {ago(told.since)} now (policy {told.policy})")
+    if told.state in ENDED:
+        print(f"job {told.job} {has_become(told.state)} {ago(told.since)} ago")
+    else:
+        print(f"job {told.job} is {told.state}, for {ago(told.since)} now (policy {told.policy})")
     for reason in told.reasons:
-        print(f"- {reason}")
+        if not says_no_more(reason, told.state):
+            print(f"- {reason}")
     if told.rank is not None:
         ahead = (
             f": {', '.join(told.ahead)}" + (" ..." if told.rank > len(told.ahead) else "")

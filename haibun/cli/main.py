@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("about", "demo", "About"),
     "version": ("about", "version", "About"),
 }
+_HELP = {"help_option_names": ["-h", "--help"]}
 _SETTINGS: dict[str, dict[str, bool]] = {
     # Words after the first belong to the user's command, even if they begin with a dash.
     "run": {"allow_interspersed_args": False},
@@ -80,7 +81,7 @@ def command(name: str) -> Any:
     """The click command of that name, made from its function."""
     module, function, panel = COMMANDS[name]
     made = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    settings = _SETTINGS.get(name, {})
+    settings = {**_HELP, **_SETTINGS.get(name, {})}
     body = getattr(importlib.import_module(f"haibun.cli.{module}"), function)
     made.command(name, rich_help_panel=panel, context_settings=settings)(body)
     return typer.main.get_command(made)
@@ -88,6 +89,7 @@ def command(name: str) -> Any:
 
 app = typer.Typer(
     cls=Lazy,
+    context_settings=_HELP,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",

@@ -66,21 +66,42 @@ def console() -> Console:
     return Console(highlight=False, width=width)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], state: int | None = None) -> None:
-    """Columns under a header. On a terminal cut to its width, the column ``state`` in colours; else whole."""
+def print_table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    state: int | None = None,
+    spare: Sequence[int] = (),
+) -> None:
+    """Columns under a header. On a terminal cut to its width, the column ``state`` in colours; else whole.
+
+    The first column and ``state`` are never cut; where it is narrow, those in ``spare`` are left out first.
+    """
     if not on_terminal():
         _print_plain(header, rows)
         return
+    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
+    from haibun.report.columns import fit
+
+    natural = [max(map(cell_len, column)) for column in zip(header, *rows, strict=True)]
+    others = [i for i in range(1, len(header)) if i != state]
+    shorten = sorted(others, key=lambda i: (i != len(header) - 1, -natural[i]))
+    out = console()
+    shown = fit(
+        natural,
+        out.width,
+        spare=spare,
+        shorten=[(i, 12 if i == len(header) - 1 else 10) for i in shorten if i not in spare],
+        last=[i for i in reversed(others) if i not in spare],
+    )
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for i, name in enumerate(header):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if i == len(header) - 1 else None)
+    for i, width in shown.items():
+        table.add_column(header[i], no_wrap=True, overflow="ellipsis", width=width)
     for row in rows:
-        cells = [Text(cell, COLOURS.get(cell, "") if i == state else "") for i, cell in enumerate(row)]
-        table.add_row(*cells)
-    console().print(table)
+        table.add_row(*(Text(row[i], COLOURS.get(row[i], "") if i == state else "") for i in shown))
+    out.print(table)
 
 
 def _print_plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

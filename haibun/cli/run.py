@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from haibun.cli.errors import INTERRUPTED, Failure
-from haibun.cli.jobs import reason
 from haibun.cli.output import Json, print_json, say
 
 if TYPE_CHECKING:
@@ -166,6 +165,8 @@ def _show(client: Client, job: str, rank: int | None, out: Any) -> JobView:
 
 
 def _standing(view: JobView) -> str:
+    from haibun.run.views import reason
+
     if view.state in ("starting", "running"):
         again = f", attempt {view.attempts}" if view.attempts > 1 else ""
         return f"is {view.state} on {', '.join(view.on)}{again}"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from haibun.cli.jobs import Job, reason
+from haibun.cli.jobs import Job
 from haibun.cli.output import Json, print_json, print_json_line, say
 
 
@@ -56,6 +56,7 @@ def wait(
     import time
 
     from haibun.client import Client
+    from haibun.run.views import reason
 
     end = None if timeout is None else time.monotonic() + timeout
     views = []

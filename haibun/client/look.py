@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from haibun.report.live import LiveDevice, LiveJob, LiveNode, LiveView
-from haibun.run.views import NodeView, Overview
+from haibun.run.views import NodeView, Overview, reason
 
 _ORDER = ("running", "starting", "stopping", "recovering", "paused", "queued", "pending")
 
@@ -28,8 +28,8 @@ def view_of(overview: Overview) -> LiveView:
                 total=job.total,
                 rate=job.rate,
                 priority=job.priority,
-                since=(job.ended or overview.now) - job.submitted,
-                why=job.exit or job.why,
+                since=overview.now - job.submitted,
+                why=reason(job),
             )
             for job in jobs
         ],

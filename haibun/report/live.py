@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from haibun.report import units
+from haibun.report.columns import fit
 
 # Of the 256 colours of a terminal: told apart by the colour-blind, readable on light and on dark.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a8509a", "#b07d00", "#3f9bd0", "#7a5230", "#6b6f76")
+BAR = 16  # columns of a bar of progress
 STATES = {
     "running": "green",
     "starting": "cyan",
@@ -76,7 +79,7 @@ def live(view: LiveView, most_jobs: int = 20, most_nodes: int = 12) -> Renderabl
         _nodes(view, colours, most_nodes),
         *_rest(len(view.nodes) - most_nodes, "nodes"),
         "",
-        _jobs(view, colours, most_jobs),
+        _Jobs([(job, colours.get(job.id)) for job in view.jobs[:most_jobs]]),
         *_rest(len(view.jobs) - most_jobs, "jobs"),
         *(Text(message, style="dim") for message in view.messages),
     )
@@ -122,28 +125,57 @@ def _device(device: LiveDevice, names: Mapping[str, str], colours: Mapping[str, 
     )
 
 
-def _jobs(view: LiveView, colours: Mapping[str, str], most: int) -> Table:
-    table = Table(box=None, expand=True, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    table.add_column("", width=1)
-    table.add_column("job", no_wrap=True, max_width=22)
-    table.add_column("state", no_wrap=True)
-    for head in ("prio", "dev"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("progress", width=16)
-    table.add_column("step", justify="right", no_wrap=True)
-    table.add_column("steps/s", justify="right", no_wrap=True)
-    table.add_column("age", justify="right", no_wrap=True)
-    table.add_column("why", ratio=1, overflow="ellipsis", no_wrap=True)
-    for job in view.jobs[:most]:
-        table.add_row(*_job(job, colours.get(job.id)))
-    return table
+class _Jobs:
+    """The table of jobs, as wide as the terminal; state and steps stay whole, priorities are left out first."""
+
+    HEADS = ("", "job", "state", "prio", "dev", "progress", "step", "steps/s", "age", "why")
+    NAME, PRIORITY, DEVICES, BAR, RATE, AGE, WHY = 1, 3, 4, 5, 7, 8, 9
+    RIGHT = ("prio", "dev", "step", "steps/s", "age")
+
+    def __init__(self, jobs: Sequence[tuple[LiveJob, str | None]]) -> None:
+        self._rows = [_job(job, colour) for job, colour in jobs]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Rich's way to ask; it says how wide the terminal is."""
+        natural = [
+            max(cell_len(head), *(_width(row[i]) for row in self._rows), 1)
+            for i, head in enumerate(self.HEADS)
+        ]
+        natural[self.NAME] = min(natural[self.NAME], 22)
+        shown = fit(
+            natural,
+            options.max_width,
+            spare=[self.PRIORITY],
+            shorten=[(self.WHY, 12), (self.BAR, 6), (self.NAME, 10)],
+            last=[self.RATE, self.BAR, self.WHY, self.DEVICES, self.AGE],
+        )
+        table = Table(box=None, expand=True, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        for i, width in shown.items():
+            head, why = self.HEADS[i], i == self.WHY
+            table.add_column(
+                head,
+                justify="right" if head in self.RIGHT else "left",
+                width=None if why else width,
+                ratio=1 if why else None,
+                overflow="ellipsis",
+                no_wrap=True,
+            )
+        for row in self._rows:
+            table.add_row(*(row[i] for i in shown))
+        yield table
+
+
+def _width(cell: RenderableType) -> int:
+    if isinstance(cell, Text):
+        return cell.cell_len
+    return cell_len(cell) if isinstance(cell, str) else BAR
 
 
 def _job(job: LiveJob, colour: str | None) -> tuple[RenderableType, ...]:
     total = units.count(job.total) if job.total else "?"
     bar: RenderableType = ""
     if job.total:
-        bar = ProgressBar(job.total, min(job.step, job.total), width=16, complete_style=colour or "dim")
+        bar = ProgressBar(job.total, min(job.step, job.total), width=BAR, complete_style=colour or "dim")
     return (
         Text("■", style=colour) if colour else "",
         job.name or job.id,

@@ -50,6 +50,24 @@ class JobView(Struct, frozen=True):
     labels: dict[str, str]
 
 
+def reason(job: JobView) -> str:
+    """Why a job is where it is; empty where its state says as much."""
+    why = job.exit or job.why
+    return "" if says_no_more(why, job.state) else why
+
+
+def says_no_more(why: str, state: str) -> bool:
+    """Whether a reason only repeats the state."""
+    return why in (state, f"ended: {state}")
+
+
+def has_become(state: str) -> str:
+    """A state as a predicate: 'is queued', 'succeeded'."""
+    return {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled"}.get(
+        state, f"is {state}"
+    )
+
+
 class JobDetail(Struct, frozen=True):
     """All of a job: its view, its attempts, its spec as submitted (JSON), its folders."""
 

@@ -86,6 +86,14 @@ def test_each_command_says_what_it_is_for_and_gives_an_example(capsys: Captured,
     out = capsys.readouterr().out
     assert "Example:" in out
     assert f"haibun {name}" in out
+    assert invoke([name, "-h"]) == 0
+    assert capsys.readouterr().out == out
+
+
+def test_a_short_option_asks_for_help_but_not_that_of_the_users_command(capsys: Captured) -> None:
+    assert invoke(["-h"]) == 0
+    assert "Usage: haibun" in capsys.readouterr().out
+    assert main.command("run").make_context("run", ["-d", "x", "-h"]).params["command"] == ["x", "-h"]
 
 
 def test_the_page_of_commands_is_what_help_says() -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_controller import FULL_DISK, job_view
+from fake_controller import FULL_DISK, NOW, job_view
 from live_server import Live
 
 from haibun.cli.main import invoke
+from haibun.run.views import ExplanationView
 
 Captured = pytest.CaptureFixture[str]
 
@@ -88,6 +90,64 @@ def test_a_job_is_shown_and_explained(live: Live, capsys: Captured) -> None:
     assert invoke(["explain", "1"]) == 0
     assert "2 jobs are ranked ahead of it: 7, 8" in capsys.readouterr().out
     assert told(capsys, "explain", "1")["rank"] == 2
+
+
+def test_of_a_job_that_ended_is_said_how_and_when_once(
+    live: Live, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from haibun.client import Client
+
+    ends = {"succeeded": "ended: succeeded", "failed": "rank 0 exited with code 1", "cancelled": "cancelled"}
+    says = {"succeeded": "succeeded", "failed": "failed", "cancelled": "was cancelled"}
+    for state, why in ends.items():
+        view = ExplanationView("1", state, time.time() - 90.0, (why,), (), None, (), "fifo")
+        monkeypatch.setattr(Client, "explain", lambda *_, view=view: view)
+        assert invoke(["explain", "1"]) == 0
+        first, *rest = capsys.readouterr().out.splitlines()
+        assert first.startswith(f"job 1 {says[state]} 1 min 3")
+        assert first.endswith(" s ago")
+        assert rest == ([f"- {why}"] if state == "failed" else [])
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_narrow_terminal_cuts_neither_ids_nor_states(
+    live: Live, capsys: Captured, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.setattr("haibun.cli.output.on_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    why = "needs 8 devices of type h100, and 3 are free: behind train-the-largest"
+    more: dict[str, Any] = {"step": 12_345.0, "total": 1_000_000.0, "device_type": "h100", "tenant": "vision"}
+    for job, state in (("10001", "recovering"), ("10002", "succeeded"), ("10003", "cancelled")):
+        live.controller.table[job] = job_view(job, "train-the-large-one", state=state, why=why, **more)
+    assert invoke(["ls", "-a"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split()[0] == "ID"
+    assert "STATE" in header
+    assert ("TENANT" in header, "PRIO" in header) == (False, False)
+    assert max(map(len, [header, *rows])) <= width
+    for row, (job, state) in zip(
+        rows, [("10001", "recovering"), ("10002", "succeeded"), ("10003", "cancelled")], strict=True
+    ):
+        assert row.split()[0] == job
+        assert state in row.split()
+    assert ("train-the-" in rows[0]) == (width > 40)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert invoke(["ls", "-a"]) == 0
+    out = capsys.readouterr().out
+    assert why in out
+    assert "TENANT" in out
+
+
+def test_a_job_is_as_old_in_top_as_in_ls(live: Live) -> None:
+    from haibun.client import Client
+    from haibun.client.look import view_of
+
+    live.controller.table["1"] = job_view("1", state="succeeded", ended=NOW + 5.0, why="ended: succeeded")
+    with Client() as client:
+        overview = client.top()
+    (job,) = view_of(overview).jobs
+    assert job.since == overview.now - overview.jobs[0].submitted
+    assert job.why == ""
 
 
 def test_logs_are_printed_with_ranks_where_there_are_several(live: Live, capsys: Captured) -> None:

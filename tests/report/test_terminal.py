@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.console import Console, RenderableType
 
 from haibun.report.live import LiveDevice, LiveJob, LiveNode, LiveView, live
@@ -81,6 +82,24 @@ def test_the_live_view_says_who_runs_where_and_why_others_wait() -> None:
     assert "n2 lost" in text
     assert "down" in text
     assert all(word in text for word in ("50/200", "2.5", "needs 4 v100", "bye"))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_narrow_terminal_cuts_neither_states_nor_steps(width: int) -> None:
+    nodes = [LiveNode("n1", [LiveDevice("0", "1")])]
+    jobs = [
+        LiveJob(
+            *("1", "train-the-largest-of-all", "recovering", 8, 12_345, 1_000_000, 12.5, 100, 5000.0),
+            why="needs 8 devices of type h100, and 3 are free",
+        ),
+        LiveJob("2", "b", "succeeded", 1, 50, 50, since=65.0),
+    ]
+    found = lines(live(LiveView("fifo", 65.0, nodes, jobs)), width)
+    text = "\n".join(found)
+    assert max(map(len, found)) <= width
+    assert all(word in text for word in ("recovering", "succeeded", "12,345/1,000,000", "train-the"))
+    assert "prio" not in text
+    assert "prio" in "\n".join(lines(live(LiveView("fifo", 65.0, nodes, jobs)), 160))
 
 
 def test_long_lists_are_cut_and_counted() -> None:
