@@ -45,6 +45,7 @@ class Tiresias(Keyed):
         if not promote_knob >= 0:
             raise ValueError(f"promote_knob must be 0 or more, not {promote_knob}")
         self.queue_limits = limits
+        self._limits = limits.tolist()
         self.promote_knob = promote_knob
         self._rows = np.zeros(64, np.int64)  # scratch for ``due``
         self._promoted: dict[int, float] = {}  # this decision's, which the State does not have yet
@@ -72,12 +73,13 @@ class Tiresias(Keyed):
 
     def wake(self, view: View, placed: list[Placed], now: float) -> float:
         """The first demotion among jobs that now get a gang."""
-        rows = np.array([p.row for p in placed], np.int64)
-        widths = np.array([len(p.devices) for p in placed], np.int64)
-        had = view.service(rows, now) - self._base(view, rows)
-        limits = np.append(self.queue_limits, math.inf)
-        next_limit = limits[np.searchsorted(self.queue_limits, had + SLACK, side="right")]
-        return float((now + (next_limit - had) / widths).min())
+        service, base = view.jobs.service, view.memory(BASE)
+        first = math.inf
+        for p in placed:  # they wait: their service stands still until they start
+            had = float(service[p.row]) - self._promoted.get(p.row, float(base[p.row]))
+            limit = next((limit for limit in self._limits if had + SLACK < limit), math.inf)
+            first = min(first, now + (limit - had) / len(p.devices))
+        return first
 
     def due(self, view: View, lanes: Lanes, now: float) -> Due:
         """Demote and promote; wake at the next demotion or promotion."""
