@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from haibun.cli.errors import Failure
-from haibun.cli.jobs import Job
+from haibun.cli.jobs import ENDED, Job
+from haibun.cli.output import say
 
 if TYPE_CHECKING:
     from haibun.run.views import JobDetail
@@ -45,7 +46,13 @@ def shell(
         argv=tuple(command or ()),
         env={} if detail.job.nodes else {k: str(v) for k, v in spec.get("env", {}).items()},
     )
-    raise typer.Exit(attach(_socket(home_folder(), names, detail), ask))
+    socket = _socket(home_folder(), names, detail)
+    if detail.job.state in ENDED:
+        say(
+            f"job {detail.job.id} has ended ({detail.job.state}): "
+            f"this is a plain shell in its folder, {ask.cwd}, with the variables that it set"
+        )
+    raise typer.Exit(attach(socket, ask))
 
 
 def _socket(home: Path, names: tuple[str, ...], detail: JobDetail) -> Path:

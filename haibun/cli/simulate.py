@@ -163,11 +163,13 @@ def _write(
 
 
 def _subject(inputs: Inputs) -> str:
+    from haibun.report.units import duration
+
     trace, cluster = inputs.trace, inputs.cluster
     kinds = ", ".join(cluster.device_types)
-    days = float(trace.submit[-1]) / 86400 if len(trace) else 0.0
+    span = float(trace.submit[-1]) if len(trace) else 0.0
     return (
-        f"{len(trace):,} jobs of {trace.name}, submitted over {days:,.1f} days, "
+        f"{len(trace):,} jobs of {trace.name}, submitted over {duration(span)}, "
         f"on {cluster.devices:,} devices ({kinds}) of {len(cluster.nodes):,} nodes"
     )
 
@@ -194,14 +196,20 @@ def _notes(inputs: Inputs) -> list[str]:
     return notes
 
 
+def _cpu_time(seconds: float) -> str:
+    """The operating system counts in hundredths of a second."""
+    from haibun.report.units import duration
+
+    return duration(seconds) if seconds >= 0.01 else "less than 0.01 s"
+
+
 def _print(inputs: Inputs, results: list[dict[str, Any]], written: list[Path]) -> None:
     from haibun.report.table import results_table
-    from haibun.report.units import duration
 
     out = console()
     out.print(_subject(inputs), style="bold", markup=False)
     out.print(results_table(results))
-    for note in [*_notes(inputs), f"Reading the trace took {duration(inputs.read_s)} of CPU time."]:
+    for note in [*_notes(inputs), f"Reading the trace took {_cpu_time(inputs.read_s)} of CPU time."]:
         out.print(note, style="dim", markup=False)
     for path in written:
         out.print(f"Written: {path}", markup=False)

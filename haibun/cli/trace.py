@@ -12,11 +12,19 @@ from haibun.cli.output import Json, print_json, print_pairs, say
 if TYPE_CHECKING:
     from haibun.trace import Trace
 
+DEVICES = 448  # for which traces are drawn where nobody says for how many
 SHOWN = 50  # problems that --json lists
 
 
 def trace(
-    file: Annotated[Path, typer.Argument(metavar="TRACE", help="The file; may be gzip.", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="TRACE",
+            help="A file, which may be gzip, or generate:jobs=1000,load=0.9,seed=1",
+            show_default=False,
+        ),
+    ],
     format_: Annotated[
         str | None,
         typer.Option("--format", metavar="F", help="philly, gavel or csv:...; told from the file."),
@@ -26,12 +34,18 @@ def trace(
 ) -> None:
     """Say what is in a trace: how many jobs, how large, how long, and which rows cannot be read.
 
+    What `generate:` draws is meant for 448 devices, unless `devices=` says otherwise.
+
     Example: `haibun trace philly.csv`
     """
+    from haibun.simulate.inputs import GENERATED, generated
     from haibun.trace import read
     from haibun.trace.problems import summarise
 
-    found = read(file, format_, strict)
+    if file.startswith(GENERATED):
+        found = generated(file.removeprefix(GENERATED), DEVICES)
+    else:
+        found = read(file, format_, strict)
     told = summary(found)
     if json:
         problems = [p.render() for p in found.problems[:SHOWN]]
@@ -95,7 +109,7 @@ def generate(
     jobs: Annotated[int, typer.Option(min=1, help="How many jobs.")] = 1000,
     devices: Annotated[
         int, typer.Option(min=1, help="Of the cluster it is meant for; no gang is larger.")
-    ] = 448,
+    ] = DEVICES,
     load: Annotated[float, typer.Option(help="Device time asked for, over what those devices have.")] = 0.8,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same trace.")] = 0,
     arrivals: Annotated[

@@ -48,7 +48,12 @@ def write_report(outcome: Outcome) -> None:
     subtitle = f"Real training jobs on {runs[0].devices} devices, and the same jobs in the twin"
     claims = [f"{'Holds' if c.holds else 'DOES NOT HOLD'}: {c.claim} ({c.evidence})." for c in outcome.checks]
     text = page.render(
-        "Haibun demo", runs, subtitle=subtitle, notes=[*outcome.notes, *claims], story=outcome.story
+        "Haibun demo",
+        runs,
+        subtitle=subtitle,
+        notes=[*outcome.notes, *claims],
+        story=outcome.story,
+        mark_best=False,
     )
     outcome.report.write_text(text, encoding="utf-8")
 

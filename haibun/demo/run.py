@@ -81,7 +81,8 @@ def perform(options: DemoOptions, console: Console) -> Outcome:
     with _terminable(), _folder(options.home) as folder:
         home = folder.path
         report = (options.report or home.parent / "haibun-demo.html").absolute()
-        say(f"Haibun demo: real training jobs on {DEVICES} devices; about two minutes. Files are in {home}")
+        where = f"Files are in {home}" + ("" if folder.keep else ", which is removed at the end")
+        say(f"Haibun demo: real training jobs on {DEVICES} devices; about two minutes. {where}")
         prepare_kernels(say)
         virtual = virtual_devices(DEVICES)
         say(f"starting a controller and an agent with {_what(virtual)} ...")

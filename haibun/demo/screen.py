@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -11,8 +12,9 @@ from rich.live import Live as RichLive
 
 from haibun.client.look import view_of
 from haibun.report.live import live
-from haibun.run.views import JobView, Overview
+from haibun.run.views import JobView, Overview, has_become, reason
 
+_JOB = re.compile(r"\bjob (\w+)")
 LINE_EVERY = 5.0  # seconds between lines of progress where there is no terminal
 
 
@@ -44,9 +46,7 @@ class Screen:
         for job in jobs:
             if self._states.get(job.id) != job.state:
                 self._states[job.id] = job.state
-                self._print(
-                    f"{seconds:6.1f} s  {job.name} is {job.state}" + (f": {job.why}" if job.why else "")
-                )
+                self._print(f"{seconds:6.1f} s  {news(job, overview.jobs)}")
         if self._live is not None:
             from msgspec.structs import replace
 
@@ -57,6 +57,13 @@ class Screen:
 
     def _print(self, line: str) -> None:
         self._console.print(line, highlight=False, soft_wrap=True, style="dim")
+
+
+def news(job: JobView, jobs: Sequence[JobView]) -> str:
+    """What has become of a job, and why where its state does not say it; other jobs by their names."""
+    names = {other.id: other.name for other in jobs if other.name}
+    why = _JOB.sub(lambda found: names.get(found[1], found[0]), reason(job))
+    return f"{job.name} {has_become(job.state)}" + (f": {why}" if why else "")
 
 
 def progress(jobs: tuple[JobView, ...]) -> str:

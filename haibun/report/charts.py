@@ -50,7 +50,7 @@ def waiting(runs: Sequence[Run]) -> str:
     start, end = sampling.span_of([r.series for r in runs])
     lines = _averages(runs, start, end, lambda r: r.series.queued)
     most = max((float(np.nanmax(line.ys, initial=0.0)) for line in lines), default=0.0)
-    ticks = scales.nice_ticks(most)
+    ticks = scales.nice_ticks(most, whole=True)
     x, y = _time_axis(start, end), _y(ticks[-1], 190.0, ticks, units.count)
     summary = f"Jobs waiting over {units.duration(end - start)}, at most {units.count(most)}"
     return _chart(lines, x, y, summary, lambda v: f"at {units.duration(v - start)}", units.count)
@@ -109,6 +109,8 @@ def _chart(
 ) -> str:
     height = y.start + BOTTOM
     parts = [*axes(x, y, height)]
+    if x.log:
+        parts.append(svg.label("time, on a logarithmic scale", x.end, height - 2, anchor="end"))
     parts += [path for line in lines for path in _paths(line, x, y)]
     parts += _bands(lines, x, y, say_x, say_y)
     return svg.picture(WIDTH, height, summary, parts)

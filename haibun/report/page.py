@@ -26,6 +26,7 @@ def render(
     subtitle: str = "",
     notes: Sequence[str] = (),
     story: Sequence[Moment] = (),
+    mark_best: bool = True,
 ) -> str:
     """The whole page.
 
@@ -34,6 +35,7 @@ def render(
         subtitle: where the jobs come from and what they ran on, say.
         notes: paragraphs under the title: what was assumed, what is not shown.
         story: what happened and why, in order.
+        mark_best: the best of each figure is green; of no use where the runs are to be alike.
     """
     if not runs:
         raise ValueError("a report needs at least one run")
@@ -42,7 +44,7 @@ def render(
     devices = [_timelines(runs, window)]
     # Where the devices can be shown whole, they tell the most.
     pictures = curves + devices if window.rule else devices + curves
-    sections = [_headline(runs), _story(story), *pictures, _jobs(runs)]
+    sections = [_headline(runs, mark_best), _story(story), *pictures, _jobs(runs)]
     head = (
         '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
@@ -59,11 +61,11 @@ def render(
 # -- sections
 
 
-def _headline(runs: Sequence[Run]) -> str:
+def _headline(runs: Sequence[Run], mark_best: bool) -> str:
     results = [r.figures for r in runs]
     rows = []
     for figure in headline.known(results):
-        best = headline.best(results, figure)
+        best = headline.best(results, figure) if mark_best else set()
         values = [headline.value(r, figure) for r in results]
         cells = "".join(_cell(v, i, values, figure, i in best) for i, v in enumerate(values))
         name = f'<th scope="row" title="{escape(figure.help)}">{escape(figure.label)}</th>'
@@ -71,7 +73,7 @@ def _headline(runs: Sequence[Run]) -> str:
     wide = ' class="beside"' if len(runs) > 1 else ""
     heads = "".join(f'<th scope="col"{wide}>{escape(r.label)}</th>' for r in runs)
     about = "JCT, the job completion time, runs from submission to finish."
-    about += " The best of each row is green." if len(runs) > 1 else ""
+    about += " The best of each row is green." if len(runs) > 1 and mark_best else ""
     return _section("Results", about, _table(f"<td></td>{heads}", rows))
 
 
@@ -93,8 +95,9 @@ def _cell(
 def _story(story: Sequence[Moment]) -> str:
     if not story:
         return ""
+    write = units.clock(max(m.at for m in story))
     items = "".join(
-        f"<li><time>{escape(units.duration(m.at))}</time><span{_kind(m.kind)}>{escape(m.text)}</span></li>"
+        f"<li><time>{escape(write(m.at))}</time><span{_kind(m.kind)}>{escape(m.text)}</span></li>"
         for m in story
     )
     return _section("What happened, and why", "", f'<ol class="story">{items}</ol>')
@@ -149,7 +152,18 @@ def _jobs(runs: Sequence[Run]) -> str:
 
 def _job_table(run: Run) -> str:
     zero = float(run.jobs.submitted.min()) if len(run.jobs) else 0.0
-    head = ("Job", "Name", "Tenant", "Devices", "State", "Submitted", "Waited", "JCT", "Preempted", "Failed")
+    head = (
+        "Job",
+        "Name",
+        "Tenant",
+        "Devices",
+        "State",
+        "Submitted",
+        "First start after",
+        "JCT",
+        "Preempted",
+        "Failed",
+    )
     words = ("Name", "Tenant", "State")
     heads = "".join(f'<th scope="col"{_left(h in words)}>{h}</th>' for h in head)
     jct = run.jobs.jct()

@@ -63,11 +63,12 @@ def log_time_ticks(low: float, high: float) -> list[float]:
     return inside
 
 
-def nice_ticks(high: float, most: int = 5) -> list[float]:
-    """0, and at most ``most`` round steps up to the first one at or above ``high``."""
+def nice_ticks(high: float, most: int = 5, whole: bool = False) -> list[float]:
+    """0, and at most ``most`` round steps up to the first one at or above ``high``; ``whole``: of whole numbers."""
     if high <= 0:
         return [0.0, 1.0]
     raw = high / most
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * (1 - 1e-9))
+    steps = [m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * (1 - 1e-9)]
+    step = next((s for s in steps if s.is_integer() or not whole), 1.0)
     return [i * step for i in range(math.ceil(high / step - 1e-9) + 1)]

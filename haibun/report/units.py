@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 UNKNOWN = "–"
 
@@ -43,6 +44,18 @@ def moment(seconds: float) -> str:
     minutes = round(seconds / MINUTE)
     days, clock = minutes // 1440, f"{minutes // 60 % 24:02}:{minutes % 60:02}"
     return f"{days} d {clock}" if days else f"{clock} h"
+
+
+def clock(longest: float) -> Callable[[float], str]:
+    """How to write times of one list, all alike: '26.5 s' where none is above ten minutes, else '1:05:20'."""
+    if longest <= 10 * MINUTE:
+        return lambda seconds: f"{seconds:.1f} s"
+
+    def written(seconds: float) -> str:
+        whole = round(seconds)
+        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+    return written
 
 
 def count(value: float | None) -> str:

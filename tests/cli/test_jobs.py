@@ -190,6 +190,22 @@ def test_waiting_exits_with_success_only_if_all_succeeded(live: Live, capsys: Ca
     assert "still running" in capsys.readouterr().err
 
 
+def test_a_shell_says_that_its_job_has_ended(
+    live: Live, capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("haibun.cli.shell._socket", lambda *_: tmp_path / "agent.sock")
+    monkeypatch.setattr("haibun.run.shell.attach", lambda path, ask: 0)
+    assert invoke(["run", "-d", "--workdir", str(tmp_path), "x"]) == 0
+    live.controller.table["1"] = job_view("1", state="succeeded")
+    capsys.readouterr()
+    assert invoke(["shell", "1"]) == 0
+    said = capsys.readouterr().err
+    assert "job 1 has ended (succeeded): this is a plain shell in its folder" in said
+    live.controller.table["1"] = job_view("1", state="running", nodes=("n1",))
+    assert invoke(["shell", "1"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_nodes_are_listed_drained_and_put_back(live: Live, capsys: Captured) -> None:
     assert [node["name"] for node in told(capsys, "nodes")] == ["n1", "n2"]
     assert invoke(["nodes"]) == 0

@@ -58,6 +58,18 @@ def test_what_cannot_be_is_told_and_nothing_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_trace_is_drawn_and_described_without_a_file(tmp_path: Path, capsys: Captured) -> None:
+    assert invoke(["trace", "generate:jobs=50,load=0.9,seed=1", "--json"]) == 0
+    drawn = json.loads(capsys.readouterr().out)
+    out = str(tmp_path / "x.csv")
+    assert invoke(["generate", "-o", out, "--jobs", "50", "--load", "0.9", "--seed", "1", "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert drawn["jobs"] == 50
+    assert (drawn["span"], drawn["devices"]) == (written["span"], written["devices"])
+    assert invoke(["trace", "generate:job=50"]) == 1
+    assert "has no parameter 'job'" in capsys.readouterr().err
+
+
 def test_policies_are_listed_with_their_parameters(capsys: Captured) -> None:
     assert invoke(["policies", "--json"]) == 0
     found = {p["name"]: p for p in json.loads(capsys.readouterr().out)["policies"]}

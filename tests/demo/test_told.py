@@ -9,6 +9,7 @@ from haibun.demo.checks import Agreement, agreement, checks, left_check, order_c
 from haibun.demo.conduct import Observed
 from haibun.demo.outcome import Outcome, as_json, write_report
 from haibun.demo.record import Record, replayed
+from haibun.demo.screen import news
 from haibun.demo.story import Story
 from haibun.demo.workload import POLICY
 
@@ -65,6 +66,22 @@ def test_the_story_names_jobs_and_reasons(live: Record, seen: Observed) -> None:
     assert "job 4" not in text
 
 
+@pytest.mark.parametrize(
+    ("state", "why", "said"),
+    [
+        ("queued", "queued", "gpt is queued"),
+        ("queued", "ranked 1 by priority, below job 7", "gpt is queued: ranked 1 by priority, below urgent"),
+        ("succeeded", "ended: succeeded", "gpt succeeded"),
+        ("cancelled", "below job 8", "gpt was cancelled: below job 8"),
+    ],
+)
+def test_news_of_a_job_says_nothing_twice_and_names_others(state: str, why: str, said: str) -> None:
+    from fake_controller import job_view
+
+    job = job_view("4", "gpt", state=state, why=why)
+    assert news(job, [job, job_view("7", "urgent")]) == said
+
+
 def test_the_outcome_is_one_page_and_one_object(live: Record, seen: Observed, tmp_path: object) -> None:
     from pathlib import Path
 
@@ -77,6 +94,7 @@ def test_the_outcome_is_one_page_and_one_object(live: Record, seen: Observed, tm
     page = report.read_text(encoding="utf-8")
     assert "short-gpt" in page
     assert "A note." in page
+    assert 'class="best"' not in page  # live beside the twin is no contest
     found = as_json(outcome)
     assert found["ok"] is True
     assert found["median_jct_error"] == pytest.approx(0.0, abs=1e-6)

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from haibun.report import csvs, page, timeline
+from haibun.report import csvs, page, scales, timeline
 from haibun.report.rows import Jobs, Moment, Run, Series, Span
 
 SMALL = made_up.run("fifo", 12, 2, 4)
@@ -66,14 +66,40 @@ def test_results_are_those_given_and_the_best_is_marked() -> None:
     html = page.render("t", [SMALL, other])
     assert re.findall(r'class="best">([^<]+)<', html) == ["1 s"]
     assert "fairness" not in html  # no run knows it
+    html = page.render("t", [SMALL, other], mark_best=False)
+    assert 'class="best"' not in html
+    assert "green" not in html.split("</style>")[1]
+
+
+def test_axes_say_what_they_are() -> None:
+    html = page.render("t", [SMALL])
+    said = [words(picture) for picture in pictures(html)]
+    assert [("logarithmic" in text) for text in said].count(True) == 1
+    assert ">First start after</th>" in html
+
+
+@pytest.mark.parametrize(
+    ("high", "ticks"),
+    [
+        (0.03, [0, 1]),
+        (1.3, [0, 1, 2]),
+        (7, [0, 2, 4, 6, 8]),
+        (12, [0, 5, 10, 15]),
+        (120, [0, 25, 50, 75, 100, 125]),
+    ],
+)
+def test_an_axis_of_counts_has_whole_numbers(high: float, ticks: list[float]) -> None:
+    assert scales.nice_ticks(high, whole=True) == ticks
 
 
 def test_the_story_is_told_in_order() -> None:
     html = page.render("t", [SMALL], story=[Moment(1.0, "first"), Moment(70.0, "second", "good")])
     assert re.findall(r"<time>(.*?)</time><span.*?>(.*?)</span>", html) == [
-        ("1 s", "first"),
-        ("1 min 10 s", "second"),
+        ("1.0 s", "first"),
+        ("70.0 s", "second"),
     ]
+    html = page.render("t", [SMALL], story=[Moment(1.0, "first"), Moment(3_670.0, "second")])
+    assert re.findall(r"<time>(.*?)</time>", html) == ["0:00:01", "1:01:10"]
 
 
 def test_a_report_of_nothing_is_refused_but_an_empty_run_is_shown() -> None:
