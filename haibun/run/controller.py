@@ -43,7 +43,7 @@ from haibun.run.logs import log_files
 from haibun.run.specs import Specs
 from haibun.run.submission import make_jobs
 from haibun.run.views import ExplanationView, JobDetail, JobView, NodeView, Overview
-from haibun.spec.job import JobSpec
+from haibun.spec.job import MAX_PRIORITY, JobSpec
 from haibun.store import JobFilter, JobRow, Store
 
 log = logging.getLogger("haibun.controller")
@@ -90,7 +90,8 @@ class Controller:
         self.error: BaseException | None = None
         self._config = config
         self._streams: set[asyncio.Queue[dict[str, Any] | None]] = set()
-        self._next_id = self.state.jobs.highest + 1
+        # A journal begun anew must not give a new job the folder, and so the checkpoints, of an old one.
+        self._next_id = max(self.state.jobs.highest, self.folders.highest()) + 1
         self._measured: dict[JobId, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -214,11 +215,15 @@ class Controller:
         await self._user(JobResumed(self.ledger.now(), await self._not_ended(job, "resumed")))
 
     async def set_priority(self, job: str, priority: int) -> None:
-        """Change a job's priority; the next decision goes by it.
+        """Change a job's priority, from -MAX_PRIORITY to MAX_PRIORITY; the next decision goes by it.
 
         Raises:
-            ConflictError: it has ended.
+            ConflictError: it has ended. AdmissionError: the number lies outside.
         """
+        if abs(priority) > MAX_PRIORITY:
+            raise AdmissionError(
+                f"a priority lies between -{MAX_PRIORITY} and {MAX_PRIORITY}, not {priority}"
+            )
         found = await self._not_ended(job, "given another priority")
         await self._user(JobReprioritised(self.ledger.now(), found, priority))
 

@@ -26,6 +26,12 @@ class Folders:
         """Logs of all attempts."""
         return self._jobs / job / "logs"
 
+    def highest(self) -> int:
+        """The highest id of a job that has left a folder here; 0 where there is none."""
+        if not self._jobs.is_dir():
+            return 0
+        return max((int(f.name) for f in self._jobs.iterdir() if f.name.isdecimal()), default=0)
+
     def checkpoints(self, job: str) -> Path:
         """Checkpoints, the same for all attempts."""
         return self._jobs / job / "checkpoints"

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from haibun.core import snapshot
+from haibun.core import codec, snapshot
 from haibun.core.actions import Action
+from haibun.core.admission import AdmissionError
 from haibun.core.demand import Rates
 from haibun.core.engine import Engine
 from haibun.core.events import AnyEvent, Decided, JobsRetired, JobSubmitted, Tick
@@ -138,7 +139,10 @@ class Ledger:
         Raises:
             UnavailableError: at once, or from the future, where ``droppable`` events could not be written: nothing of
                 them is kept then.
+            AdmissionError: a ``droppable`` event can never be written (a number or text that has no encoding).
         """
+        if droppable:
+            _check_writable(events)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = _Entry(events, specs or {}, done, droppable)
         if self._stopping:
@@ -386,3 +390,12 @@ class Ledger:
         waiting = [state.jobs.job(row) for row in state.active_rows().tolist()]
         waiting += [e.job for entry in self._inbox for e in entry.events if isinstance(e, JobSubmitted)]
         return {name for job in waiting for name in (*job.depends_on, *job.after)}
+
+
+def _check_writable(events: Sequence[AnyEvent]) -> None:
+    """What users ask is encoded once before it is taken in: an event without an encoding would end the controller."""
+    for event in events:
+        try:
+            codec.encode(event)
+        except (OverflowError, ValueError, TypeError) as e:
+            raise AdmissionError(f"that cannot be written to the journal: {e}") from None

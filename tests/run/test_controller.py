@@ -10,7 +10,13 @@ import pytest
 from controller_fakes import Bench, FakeAgent, settle, spec, status
 
 from haibun.core.admission import AdmissionError
-from haibun.core.events import AttemptProgressed, AttemptStarted, AttemptSucceeded, JobSubmitted
+from haibun.core.events import (
+    AttemptProgressed,
+    AttemptStarted,
+    AttemptSucceeded,
+    JobReprioritised,
+    JobSubmitted,
+)
 from haibun.run import ledger as ledger_module
 from haibun.run.errors import AmbiguousError, ConflictError, NotFoundError
 
@@ -78,6 +84,35 @@ async def test_names_stand_for_the_one_job_that_has_not_ended_else_the_latest(be
     assert bench.c.resolve(first) == first
     with pytest.raises(NotFoundError):
         bench.c.resolve("")
+
+
+@pytest.mark.parametrize("priority", [1_000_001, -1_000_001, 2**63, -(2**63), 10**30])
+async def test_a_priority_outside_its_bounds_is_refused_and_harms_nobody(bench: Bench, priority: int) -> None:
+    job = await bench.submit()
+    with pytest.raises(AdmissionError, match="a priority lies between"):
+        await bench.c.set_priority(job, priority)
+    await bench.c.set_priority(job, -1_000_000)
+    assert bench.c.state.jobs.columns.priority[bench.c.state.jobs.row_of[job]] == -1_000_000
+
+
+async def test_what_cannot_be_written_is_refused_before_it_reaches_the_journal(bench: Bench) -> None:
+    job = await bench.submit()
+    for event in (JobReprioritised(1.0, job, 10**30), JobReprioritised(1.0, "\ud800", 1)):
+        with pytest.raises(AdmissionError, match="cannot be written"):
+            bench.c.ledger.put([event], droppable=True)
+    await bench.c.set_priority(job, 1)
+
+
+async def test_a_new_journal_gives_no_job_the_folder_of_an_old_one(tmp_path: Path) -> None:
+    (tmp_path / "jobs" / "41" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "jobs" / "notes").mkdir()
+    b = Bench(tmp_path)
+    await b.start()
+    await FakeAgent("n").connect(b.c)
+    assert await b.submit() == "42"
+    stopping = asyncio.create_task(b.c.stop())
+    await b.clock.move(3.0)
+    await stopping
 
 
 async def test_what_cannot_be_asked_of_a_job_is_refused_with_its_state(bench: Bench) -> None:
