@@ -27,8 +27,8 @@ class Tiresias(Keyed):
 
     Service is discretised into queues, so that jobs do not take turns for ever: a job starts in queue 0 and is demoted
     when its service reaches the next of ``queue_limits``. In a queue, jobs run in order of their first start, then of
-    submission: a newcomer takes nothing from its peers. A job that has waited ``promote_knob`` times as long as it has run is
-    promoted to queue 0 and its service counted anew (the paper's PROMOTEKNOB; 0: never).
+    submission: a newcomer takes nothing from its peers. A job that has waited ``promote_knob`` times as long as it has
+    run is promoted to queue 0 and its service counted anew (the paper's PROMOTEKNOB; 0: never).
 
     Args:
         queue_limits: device-seconds at which a job leaves queue 0, 1, ...; ascending.
