@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from haibun.cli.errors import report
+from haibun.cli.errors import Failure, report
 
 # name -> (module, function, group in --help); in the order in which --help lists them
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -83,8 +86,22 @@ def command(name: str) -> Any:
     made = typer.Typer(add_completion=False, rich_markup_mode="markdown")
     settings = {**_HELP, **_SETTINGS.get(name, {})}
     body = getattr(importlib.import_module(f"haibun.cli.{module}"), function)
-    made.command(name, rich_help_panel=panel, context_settings=settings)(body)
+    made.command(name, rich_help_panel=panel, context_settings=settings)(_finite(body))
     return typer.main.get_command(made)
+
+
+def _finite(body: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with nan and inf refused: neither means anything to any option."""
+
+    @functools.wraps(body)
+    def checked(**given: Any) -> Any:
+        for name, value in given.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                option = f"'--{name.replace('_', '-')}'"
+                raise typer.BadParameter(f"'{value}' is not a finite number", param_hint=option)
+        return body(**given)
+
+    return checked
 
 
 app = typer.Typer(
@@ -122,6 +139,7 @@ def invoke(args: Sequence[str]) -> int:
     words = list(args)
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
+        _readable(words)
         code = typer.main.get_command(app)(words, prog_name="haibun", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
@@ -132,6 +150,17 @@ def invoke(args: Sequence[str]) -> int:
             e.show()  # type: ignore[attr-defined]
             return 2
         return report(e, as_json, usage=isinstance(e, ClickException))
+
+
+def _readable(words: Sequence[str]) -> None:
+    """Words must be UTF-8: jobs are stored and shown as text."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            shown = ascii(os.fsencode(word))[1:]
+            message = f"the word {shown} on the command line is not UTF-8 text"
+            raise Failure(message, "write it in UTF-8, or rename what it names", code=2) from None
 
 
 def main() -> None:

@@ -273,7 +273,12 @@ class Client:
         return _decode(response.content, kind)
 
     def _post(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
-        response = self._reach(lambda: self._http.post(path, json=body or {}))
+        try:
+            content = json.dumps(body or {}, ensure_ascii=False, allow_nan=False).encode()
+        except ValueError as e:  # nan, inf, half a character
+            raise Invalid(f"this cannot be sent: {e}", code="invalid") from None
+        kind = {"Content-Type": "application/json"}
+        response = self._reach(lambda: self._http.post(path, content=content, headers=kind))
         check(response)
         return response.content
 

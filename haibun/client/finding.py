@@ -25,19 +25,38 @@ def find_server(
     """
     folder = home_folder(home)
     url = url or os.environ.get("HAIBUN_URL")
+    pid: int | None = None
     token = token or os.environ.get("HAIBUN_TOKEN")
     if url is None:
         try:
             found = json.loads((folder / "server.json").read_text())
             url = str(found["url"])
+            pid = _living(found.get("pid"))
         except (OSError, ValueError, TypeError, KeyError):
             raise not_running(f"no server is up for {folder}") from None
     if token is None:
         try:
             token = (folder / "token").read_text().strip()
         except OSError as e:
+            message = f"no token at {folder / 'token'}: {e.strerror}"
             hint = "set HAIBUN_TOKEN, or HAIBUN_HOME to the home folder of the server"
-            raise Unauthorised(
-                f"no token at {folder / 'token'}: {e.strerror}", hint, "unauthorised"
-            ) from None
+            if pid is not None:
+                message += f"; the server is process {pid}"
+                hint = (
+                    f"'kill -TERM {pid}' saves its jobs and ends it; the next 'haibun up' makes a new token"
+                )
+            raise Unauthorised(message, hint, "unauthorised") from None
     return url.rstrip("/"), token
+
+
+def _living(pid: object) -> int | None:
+    """The process id, if it is one of a process that runs."""
+    if not isinstance(pid, int) or pid <= 0:
+        return None
+    try:
+        os.kill(pid, 0)
+    except PermissionError:  # another user's: it lives
+        return pid
+    except (OSError, OverflowError):
+        return None
+    return pid

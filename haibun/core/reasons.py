@@ -52,7 +52,7 @@ _TEMPLATES: dict[Why, str] = {
     Why.PAUSED_BY_USER: "paused by its user",
     Why.CANCELLED_BY_USER: "cancelled by its user",
     Why.DEPENDENCY_FAILED: "job {0}, which it depends on, did not succeed",
-    Why.WALLTIME_OVER: "ran for its whole walltime of {0:.0f} s",
+    Why.WALLTIME_OVER: "ran for its whole walltime of {0:.10g} s",
     Why.NODE_LOST: "node {0} was lost",
     Why.NODE_DRAINED: "node {0} is being drained",
     Why.ATTEMPT_FAILED: "attempt {0} failed: {1}",

@@ -4,6 +4,9 @@ A worker writes straight to its file, opened for appending: it never waits for a
 agent loses nothing. Rotation copies the file to ``NAME.1`` and truncates it; with appending the worker's next
 line lands at the beginning. What is written in the microseconds between the end of the copy and the
 truncation would be lost, so an attempt whose cage can freeze is frozen for the last piece of the copy.
+
+A log that has grown past MOST_BYTES before it was looked at keeps only its end, below a line that says how
+much was left out: no old part is larger than that.
 """
 
 from __future__ import annotations
@@ -11,19 +14,24 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from haibun.run.clock import Clock, RealClock
 
-# One log of a chatty rank for some hours; with three old ones a rank takes 256 MB of disk at most.
-ROTATE_BYTES = 64 << 20
+# One log of a chatty rank for some hours. Between the two lies what a rank may write from one look to the next
+# without losing any of it; the old ones take 192 MiB of disk at most.
+ROTATE_BYTES = 48 << 20
+MOST_BYTES = 64 << 20
 KEEP = 3
 FOLLOW_EVERY = 0.1  # seconds: at once, to the eye
 _COPY = 1 << 20
+_LEFT_OUT = "[haibun: {} bytes left out here: more was written than is kept]\n"
+_NOTICE = re.compile(rb"\[haibun: (\d+) bytes left out here: [^\]]*\]\n")
+_NOTICE_BYTES = 128
 
 
 def epoch_folder(logs: str | Path, epoch: int) -> Path:
@@ -58,18 +66,29 @@ def rotate(
     limit: int = ROTATE_BYTES,
     keep: int = KEEP,
     still: Callable[[], AbstractContextManager[None]] = nullcontext,
+    most: int = MOST_BYTES,
 ) -> bool:
-    """Rotate a log that has grown past ``limit`` bytes; ``still`` holds its writer for the end of it."""
+    """Rotate a log that has grown past ``limit`` bytes; ``still`` holds its writer for the end of it. Of a
+    log past ``most`` bytes only the end is kept."""
     try:
-        if path.stat().st_size <= limit:
-            return False
+        size = path.stat().st_size
     except FileNotFoundError:
+        return False
+    if size <= limit:
         return False
     copy = path.with_name(path.name + ".new")
     with open(path, "rb") as source, open(copy, "wb") as target:
-        shutil.copyfileobj(source, target, _COPY)
+        if size <= most:
+            _copy(source, target, size)
         with still():
-            shutil.copyfileobj(source, target, _COPY)
+            end = os.fstat(source.fileno()).st_size
+            if end > most:
+                left = end - (most - _NOTICE_BYTES)
+                source.seek(left)
+                target.seek(0)
+                target.truncate()
+                target.write(_LEFT_OUT.format(left).encode())
+            _copy(source, target, end - source.tell())
             for n in range(keep - 1, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
                     os.replace(_old(path, n), _old(path, n + 1))
@@ -77,6 +96,13 @@ def rotate(
             os.replace(copy, _old(path, 1))
             os.truncate(path, 0)
     return True
+
+
+def _copy(source: BinaryIO, target: BinaryIO, count: int) -> None:
+    """So many bytes and no more: whoever writes on meanwhile is not run after."""
+    while count > 0 and (block := source.read(min(count, _COPY))):
+        target.write(block)
+        count -= len(block)
 
 
 def _old(path: Path, n: int) -> Path:
@@ -164,7 +190,7 @@ class _Reader:
         data = b""
         if rotation != self._rotated:
             self._rotated = rotation
-            data = self._from(_old(self.path, 1))
+            data = self._from_old()
             self._offset = 0
         data += self._from(self.path)
         *whole, self._partial = (self._partial + data).split(b"\n")
@@ -174,6 +200,18 @@ class _Reader:
         """The last line, if it has no end."""
         left, self._partial = self._partial, b""
         return [left.decode(errors="replace")] if left else []
+
+    def _from_old(self) -> bytes:
+        """What the log had beyond our place when it was rotated. Its beginning may have been left out."""
+        old = _old(self.path, 1)
+        with contextlib.suppress(FileNotFoundError), open(old, "rb") as f:
+            notice = _NOTICE.match(f.read(_NOTICE_BYTES))
+            if notice:
+                left = int(notice[1])
+                self._offset = notice.end() + self._offset - left if self._offset > left else 0
+        if self._partial and not self._offset:
+            self._partial += b"\n"
+        return self._from(old)
 
     def _from(self, path: Path) -> bytes:
         try:

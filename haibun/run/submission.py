@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from graphlib import CycleError, TopologicalSorter
 
@@ -24,7 +25,7 @@ def make_jobs(
 
     Args:
         first_id: the number of the first job.
-        workdir: folder for specs that name none.
+        workdir: folder for specs that name none; relative ones begin there.
         resolve: the id of a known job by id or name; None for one that succeeded and need not be waited for.
 
     Raises:
@@ -64,7 +65,8 @@ def _job(
     job = task.to_core(job_id, tuple(needs))
     if after is not None:
         job = msgspec.structs.replace(job, after=(after,))
-    full = task if task.workdir is not None else task.model_copy(update={"workdir": workdir})
+    where = os.path.join(workdir, os.path.expanduser(task.workdir or ""))
+    full = task.model_copy(update={"workdir": where if task.workdir else workdir})
     return job, full
 
 

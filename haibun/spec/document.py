@@ -55,7 +55,8 @@ class Document:
 
 def dotted(path: Path_) -> str:
     """``nodes[0].devices``"""
-    return "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
+    text = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
+    return text.encode(errors="backslashreplace").decode()
 
 
 def read_text(path: Path) -> str:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
 
 from haibun.core.vocabulary import Job, JobId, Locality, Shape
 from haibun.spec.array import Array
@@ -30,6 +38,30 @@ RESERVED_ENV = frozenset(
 )  # set by Haibun for each worker
 _INDEX = re.compile(r"(?<!\$)\{index\}")  # not ${index}, which is the shell's
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+_STORED = {"stored": True}  # context: accepted once, by rules that may have been others
+
+
+def _line(value: str, info: ValidationInfo) -> str:
+    """What is shown in lists and logs, or names a folder: no line breaks, escapes and the like."""
+    odd = next((c for c in value if unicodedata.category(c) == "Cc"), None)
+    if odd is not None and info.context != _STORED:
+        raise ValueError(f"holds a control character, {odd!r}; remove it")
+    return value
+
+
+def _name(value: str, info: ValidationInfo) -> str:
+    if _INDEX.sub("0", value).isdecimal() and info.context != _STORED:
+        raise ValueError(f"{value!r} looks like the id of a job; put a letter into it")
+    return value
+
+
+def _script(value: str | list[str], info: ValidationInfo) -> str | list[str]:
+    words = [value] if isinstance(value, str) else value
+    if any("\0" in word for word in words) and info.context != _STORED:
+        raise ValueError("holds a NUL character, which no command can be given; remove it")
+    return value
 
 
 def _run(value: Any) -> Any:
@@ -80,6 +112,7 @@ def _plain_text(value: Any) -> Any:
 Run = Annotated[
     str | list[str],
     BeforeValidator(_run),
+    AfterValidator(_script),
     WithJsonSchema(
         {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]},
     ),
@@ -90,6 +123,7 @@ DeviceTypes = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 PlainText = Annotated[str, BeforeValidator(_plain_text), WithJsonSchema({"type": ["string", "integer"]})]
+Line = Annotated[Text, AfterValidator(_line)]
 Env = dict[Annotated[str, AfterValidator(_variable)], PlainText]
 ArrayField = Annotated[
     Array,
@@ -123,8 +157,10 @@ class JobSpec(Spec):
     Attributes: see the descriptions of the fields, which the JSON schema and docs/job-spec.md repeat.
     """
 
-    name: str = Field(default="", max_length=200, description="for people; others may name it in depends_on")
-    tenant: Text = Field(default="default", description="who pays: quota and fairness go by it")
+    name: Annotated[str, AfterValidator(_line), AfterValidator(_name)] = Field(
+        default="", max_length=200, description="for people; others may name it in depends_on"
+    )
+    tenant: Line = Field(default="default", description="who pays: quota and fairness go by it")
     priority: int = Field(default=0, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="larger goes first")
     resources: Resources = Field(default=Resources(), description="what the gang needs")
     num_nodes: int | None = Field(
@@ -134,11 +170,11 @@ class JobSpec(Spec):
         default="site", description="how far apart its devices may lie"
     )
     env: Env = Field(default={}, description="environment variables; {index} is replaced in arrays")
-    setup: str | None = Field(
+    setup: Annotated[str, AfterValidator(_script)] | None = Field(
         default=None, description="script run once on each node before the workers start"
     )
     run: Run = Field(description="script for bash, or a command as a list of words, for each worker")
-    workdir: Text | None = Field(
+    workdir: Line | None = Field(
         default=None, description="where it runs; the folder of submission if left out"
     )
     walltime: PositiveSeconds | None = Field(default=None, description="it is ended after running so long")
@@ -156,13 +192,15 @@ class JobSpec(Spec):
         default=None, ge=1, le=MAX_PROCESSES, description="workers on each node, whatever its devices"
     )
     total_steps: Finite | None = Field(default=None, gt=0, le=1e15, description="its length, if known")
-    model: Text | None = Field(default=None, description="key into the throughput profile")
+    model: Line | None = Field(default=None, description="key into the throughput profile")
     checkpoint_every: PositiveSeconds | None = Field(default=None, description="time between checkpoints")
     hang_after: PositiveSeconds | None = Field(
         default=None, description="without a step for so long, it counts as hung"
     )
     preemptible: bool = Field(default=True, description="false: once it runs, its devices are not taken")
-    labels: dict[str, PlainText] = Field(default={}, description="for your own use")
+    labels: dict[Annotated[str, AfterValidator(_line)], PlainText] = Field(
+        default={}, description="for your own use"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -235,7 +273,7 @@ class JobSpec(Spec):
         Raises:
             pydantic.ValidationError: it is not one.
         """
-        return cls.model_validate_json(text)
+        return cls.model_validate_json(text, context=_STORED)
 
 
 def expand(spec: JobSpec) -> list[JobSpec]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -11,6 +13,7 @@ from haibun.spec.document import Document, Path_
 from haibun.spec.problems import SpecError, SpecProblem, did_you_mean
 
 M = TypeVar("M", bound="Spec")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _NAMES = {
     str: "text",
@@ -71,11 +74,36 @@ def validate(model: type[M], document: Document) -> M:
                 )
             ]
         )
+    halves = list(_surrogates(document, document.value, ()))
+    if halves:
+        raise SpecError(sorted(halves, key=lambda p: (p.line, p.column)))
     try:
         return model.model_validate(document.value)
     except ValidationError as e:
         problems = [_problem(model, document, error) for error in e.errors(include_url=False)]
         raise SpecError(sorted(problems, key=lambda p: (p.line, p.column))) from None
+
+
+def _surrogates(document: Document, value: Any, path: Path_) -> Iterator[SpecProblem]:
+    """Halves of characters (``"\\ud800"``): no UTF-8, so they could be neither stored nor handed on."""
+    if isinstance(value, str):
+        found = _SURROGATE.search(value)
+        if found:
+            yield document.problem(path, _half(found[0]), "write the character itself")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            found = _SURROGATE.search(key) if isinstance(key, str) else None
+            if found:
+                hint = "write the character itself"
+                yield document.problem((*path, key), f"is a key that {_half(found[0])}", hint, at_key=True)
+            yield from _surrogates(document, item, (*path, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _surrogates(document, item, (*path, i))
+
+
+def _half(character: str) -> str:
+    return f"holds {ascii(character)[1:-1]}, half a character, which is no text"
 
 
 def _problem(model: type[BaseModel], document: Document, error: ErrorDetails) -> SpecProblem:

@@ -31,7 +31,7 @@ def csv_rows(path: Path, text: str, wanted: Sequence[str], *, strict: bool) -> R
     for name in wanted:
         if name not in fields:
             close = get_close_matches(name, fields, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = f"; did you mean {close[0]!r}?" if close else "."
             reason = f"the header has no column {name!r}{hint} It has {', '.join(fields) or 'nothing'}"
             raise TraceError(f"{path}:1: {reason}", [Problem(str(path), 1, name, reason)])
         if fields.count(name) > 1:

@@ -30,6 +30,12 @@ Captured = pytest.CaptureFixture[str]
         (["priority", "1", "high"], "N"),
         (["up", "--port", "70000"], "--port"),
         (["up", "--json"], "--detach"),
+        (["run", "--cpus", "nan", "--", "true"], "'nan' is not a finite number"),
+        (["run", "--total-steps", "1e999", "--", "true"], "--total-steps"),
+        (["top", "--every", "inf"], "--every"),
+        (["wait", "1", "--timeout", "nan"], "--timeout"),
+        (["run", "-d", "--", "\udcff\udcfe"], r"'\xff\xfe' on the command line is not UTF-8"),
+        (["run", "--name", "\udcff", "--", "true"], r"'\xff'"),
     ],
 )
 def test_wrong_usage_exits_with_2(capsys: Captured, args: list[str], said: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,17 @@ def test_a_server_is_found_by_what_it_wrote_into_its_home(
     monkeypatch.setenv("HAIBUN_TOKEN", "other")
     assert find_server() == ("http://elsewhere:1", "other")
     assert find_server("http://here", "mine") == ("http://here", "mine")
+
+
+def test_without_a_token_the_server_that_runs_is_named(home: Path) -> None:
+    home.mkdir()
+    about = {"url": "http://127.0.0.1:7878/", "pid": os.getpid()}
+    (home / "server.json").write_text(json.dumps(about))
+    with pytest.raises(Unauthorised, match=f"process {os.getpid()}; 'kill -TERM {os.getpid()}' saves"):
+        find_server()
+    (home / "server.json").write_text(json.dumps(about | {"pid": 2**22 + 1}))
+    with pytest.raises(Unauthorised, match="set HAIBUN_TOKEN"):
+        find_server()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"port": 1}', "{"])

@@ -153,3 +153,62 @@ async def test_a_follower_may_begin_at_the_end(tmp_path: Path) -> None:
 
     lines = [line.text async for line in follow([log], lambda: not script, Clock(), from_start=False)]
     assert lines == ["new"]
+
+
+def test_of_a_log_that_outgrew_its_limit_only_the_end_is_kept(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    whole = b"".join(b"%07d\n" % n for n in range(1000))
+    log.write_bytes(whole)
+    assert rotate(log, 500, most=1000)
+    notice, kept = (tmp_path / "a.log.1").read_bytes().split(b"\n", 1)
+    assert len(notice) + len(kept) < 1000
+    assert whole.endswith(kept)
+    assert f"{len(whole) - len(kept)} bytes left out".encode() in notice
+    assert log.stat().st_size == 0
+
+
+def test_a_writer_that_outruns_the_copy_does_not_lengthen_it(tmp_path: Path) -> None:
+    import contextlib
+
+    log = tmp_path / "a.log"
+    log.write_bytes(b"x" * 900)
+
+    @contextlib.contextmanager
+    def still():  # type: ignore[no-untyped-def]
+        with log.open("ab") as f:
+            f.write(b"y" * 5000)
+        yield
+
+    assert rotate(log, 500, still=still, most=1000)
+    old = (tmp_path / "a.log.1").read_bytes()
+    assert len(old) <= 1000
+    assert b"5028 bytes left out" in old
+    assert old.endswith(b"\n" + b"y" * 872)
+
+
+@pytest.mark.parametrize(("seen", "lines"), [(b"a\nb", 400), (b"z\n" * 2000, 10)])
+async def test_a_follower_goes_on_where_the_beginning_was_left_out(
+    tmp_path: Path, seen: bytes, lines: int
+) -> None:
+    log = tmp_path / "rank-0.log"
+    script = [lambda: log.write_bytes(seen), lambda: append_and_rotate()]
+
+    def append_and_rotate() -> None:
+        with log.open("ab") as f:
+            f.write(b"\n" * (not seen.endswith(b"\n")) + b"".join(b"%07d\n" % n for n in range(lines)))
+        assert rotate(log, 10, most=1000)
+
+    def ended() -> bool:
+        if script:
+            script.pop(0)()
+            return False
+        return True
+
+    got = [line.text async for line in follow([log], ended, FakeClock())]
+    last = [f"{n:07d}" for n in range(lines)]
+    if seen == b"a\nb":
+        assert got[:2] == ["a", "b"]
+        assert "bytes left out" in got[2]
+        assert got[-100:] == last[-100:]
+    else:
+        assert got == ["z"] * 2000 + last

@@ -52,3 +52,21 @@ def test_jobs_that_wait_for_each_other_are_refused_with_the_circle() -> None:
 def test_an_empty_submission_is_refused() -> None:
     with pytest.raises(AdmissionError, match="no job"):
         make_jobs([], 1, "/w", known)
+
+
+@pytest.mark.parametrize(
+    ("given", "is_at"),
+    [
+        (None, "/w"),
+        ("/abs", "/abs"),
+        ("runs/a", "/w/runs/a"),
+        ("~/a", "/home/me/a"),
+        ("run {index}", "/w/run 4"),
+    ],
+)
+def test_a_relative_workdir_begins_at_the_folder_of_the_submission(
+    given: str | None, is_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    [(_, made)] = make_jobs([spec(workdir=given, array=[4])], 1, "/w", known)
+    assert made.workdir == is_at

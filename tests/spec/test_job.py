@@ -324,3 +324,39 @@ def test_every_field_is_described_and_documented() -> None:
     for name, field in JobSpec.model_fields.items():
         assert field.description, name
         assert f"`{name}`" in page, f"docs/job-spec.md does not mention {name}"
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ('run: "\\ud800"\n', "run"),
+        ('run: [x, "\\ud800"]\n', "run[1]"),
+        ('run: x\nenv: {A: "\\udfff"}\n', "env.A"),
+        ('run: x\nresources: {device_type: "\\ud800"}\n', "resources.device_type"),
+        ('run: x\nlabels: {"\\ud800": a}\n', "labels.\\ud800"),
+        ('run: x\n"\\udfff": a\n', "\\udfff"),
+        ('run: "a\\0"\n', "run"),
+        ('run: [a, "b\\0"]\n', "run"),
+        ('run: x\nsetup: "a\\0"\n', "setup"),
+        ('run: x\nworkdir: "/a\\0"\n', "workdir"),
+        ('run: x\nworkdir: "/a\\n"\n', "workdir"),
+        ('run: x\nname: "a\\nb"\n', "name"),
+        ('run: x\ntenant: "a\\e[31m"\n', "tenant"),
+        ('run: x\nmodel: "a\\tb"\n', "model"),
+        ('run: x\nlabels: {"a\\nb": c}\n', "labels.a\nb"),
+        ('run: x\nname: "17"\n', "name"),
+        ('run: x\nname: "1{index}"\narray: 0-3\n', "name"),
+    ],
+)
+def test_odd_characters_and_names_that_look_like_ids_are_refused_at_their_field(
+    text: str, field: str
+) -> None:
+    with pytest.raises(SpecError) as e:
+        parse_jobs(text)
+    assert [p.field for p in e.value.problems] == [field]
+    str(e.value).encode()
+
+
+def test_what_was_accepted_by_older_rules_can_still_be_read() -> None:
+    assert JobSpec.from_json('{"run": "x", "name": "17", "tenant": "a\\nb"}').name == "17"
+    assert parse_jobs('run: "a\\nb"\nname: é日本 ${index} 1\n')[0].run == "a\nb"

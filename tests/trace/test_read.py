@@ -226,3 +226,12 @@ def same(a: Trace, b: Trace) -> bool:
         and [a.tenants[t] for t in a.tenant] == [b.tenants[t] for t in b.tenant]
         and all(np.array_equal(getattr(a, c), getattr(b, c), equal_nan=True) for c in columns)
     )
+
+
+def test_a_column_that_is_missing_is_told_in_whole_sentences(tmp_path: Path) -> None:
+    from haibun.trace.csvrows import csv_rows
+
+    with pytest.raises(TraceError, match=r"no column 'zz'\. It has s, d, g"):
+        csv_rows(tmp_path / "t.csv", "s,d,g\n1,2,3\n", ["zz"], strict=True)
+    with pytest.raises(TraceError, match=r"no column 'ss'; did you mean 's'\? It has s"):
+        csv_rows(tmp_path / "t.csv", "s,d,g\n1,2,3\n", ["ss"], strict=True)
