@@ -95,8 +95,9 @@ class Engine:
         bundles = stages.packer.pack(ranked.ranking, view)
         placement = stages.placer.place(bundles, view, stages.cost)
         self.wake_at = math.inf if ranked.wake_at is None else ranked.wake_at
-        if placement.place:
-            self.wake_at = min(self.wake_at, stages.policy.wake(view, placement.place, now))
+        wake = getattr(stages.policy, "wake", None)  # optional: see stages.Waking
+        if placement.place and wake is not None:
+            self.wake_at = min(self.wake_at, wake(view, placement.place, now))
         if not (placement.place or placement.evict or ranked.memory):
             return None
         return self._decision(placement, ranked)

@@ -61,6 +61,10 @@ class Policy(Protocol):
 
     def rank(self, view: View, delta: Delta, now: float) -> Ranked: ...
 
+
+class Waking(Policy, Protocol):
+    """A policy for which time counts differently once a job runs, as where service is limited."""
+
     def wake(self, view: View, placed: list[Placed], now: float) -> float:
         """When to ask again, at the latest, on account of jobs that now get a gang; inf: no need."""
         ...
