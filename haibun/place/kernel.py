@@ -14,6 +14,9 @@ after it. Since ``room`` only shrinks on the way, a demand that did not fit once
 
 With this, decisions at one instant come to an end: of the jobs that gain or lose a gang, the best-ranked gains.
 Device numbers are given out last.
+
+This is one file, long as it is, because Numba's cache looks at the file of the function that is called: compiled code
+that calls into another file of kernels would not be made anew when that one changes.
 """
 
 from __future__ import annotations
