@@ -40,4 +40,6 @@ def test_what_can_never_be_placed_is_refused_with_what_would_do(job: Job, says: 
 
 
 def test_before_the_first_node_has_joined_any_gang_may_be_possible() -> None:
-    admit(make_engine(Cluster(())).state, Job("j", (Shape(1000, "anything"),)))
+    engine = make_engine(Cluster(()))
+    admit(engine.state, Job("j", (Shape(1000, "anything"),)))
+    assert not engine.state.jobs.row_of, "admitting a job changes nothing"

@@ -54,6 +54,7 @@ def _current(state: State, event: Any, actions: Actions, alive: bool = False) ->
 
 
 def attempt_started(state: State, event: AttemptStarted, actions: Actions) -> None:
+    """All workers are up: the job runs (again, after a hold)."""
     row = _current(state, event, actions, alive=True)
     if row is None:
         return
@@ -75,6 +76,7 @@ def attempt_started(state: State, event: AttemptStarted, actions: Actions) -> No
 
 
 def attempt_progressed(state: State, event: AttemptProgressed, actions: Actions) -> None:
+    """Book the steps and the speed that were measured."""
     row = _current(state, event, actions, alive=True)
     if row is None:
         return
@@ -92,6 +94,7 @@ def attempt_progressed(state: State, event: AttemptProgressed, actions: Actions)
 
 
 def attempt_held(state: State, event: AttemptHeld, actions: Actions) -> None:
+    """It stands still with process and devices kept."""
     row = _current(state, event, actions, alive=True)
     if row is None or state.jobs.columns.state[row] != RUNNING:
         return
@@ -106,6 +109,7 @@ def attempt_held(state: State, event: AttemptHeld, actions: Actions) -> None:
 
 
 def attempt_stopped(state: State, event: AttemptStopped, actions: Actions) -> None:
+    """It left its devices because it was told to; what was intended for it happens."""
     row = _current(state, event, actions)
     if row is None:
         return
@@ -117,6 +121,7 @@ def attempt_stopped(state: State, event: AttemptStopped, actions: Actions) -> No
 
 
 def attempt_succeeded(state: State, event: AttemptSucceeded, actions: Actions) -> None:
+    """It ended well: so does the job."""
     row = _current(state, event, actions)
     if row is None:
         return
@@ -130,6 +135,7 @@ def attempt_succeeded(state: State, event: AttemptSucceeded, actions: Actions) -
 
 
 def attempt_failed(state: State, event: AttemptFailed, actions: Actions) -> None:
+    """It ended badly: the job backs off and is tried again, or fails."""
     row = _current(state, event, actions)
     if row is None:
         return

@@ -31,6 +31,7 @@ from haibun.core.vocabulary import (
 
 
 def configured(state: State, event: Configured, actions: Actions) -> None:
+    """Another policy or placer decides from now on."""
     config = state.config
     if event.policy != config.policy:
         state.memory.columns.clear()
@@ -39,16 +40,19 @@ def configured(state: State, event: Configured, actions: Actions) -> None:
 
 
 def node_joined(state: State, event: NodeJoined, actions: Actions) -> None:
+    """A node is there, new or back."""
     state.fleet.join(event.node)
     state.capacity_changed()
 
 
 def node_resumed(state: State, event: NodeResumed, actions: Actions) -> None:
+    """A drained node takes work again."""
     state.fleet.drain(node_number(state, event.node), False)
     state.capacity_changed()
 
 
 def node_drained(state: State, event: NodeDrained, actions: Actions) -> None:
+    """A node takes no new work; what runs there is asked to move, or may end there."""
     node = node_number(state, event.node)
     state.fleet.drain(node, True)
     state.capacity_changed()
@@ -61,6 +65,7 @@ def node_drained(state: State, event: NodeDrained, actions: Actions) -> None:
 
 
 def node_lost(state: State, event: NodeLost, actions: Actions) -> None:
+    """All attempts on a node are over."""
     node = node_number(state, event.node)
     state.fleet.set_health(node, Health.LOST)
     state.capacity_changed()
@@ -97,5 +102,6 @@ def _rows_on(state: State, node: int) -> list[int]:
 
 
 def throughput_measured(state: State, event: ThroughputMeasured, actions: Actions) -> None:
+    """The profile learns a rate."""
     state.rates.observe(event.model, event.device_type, event.devices, event.consolidated, event.rate)
     state.capacity_changed()

@@ -42,6 +42,7 @@ WAITING = (PENDING, QUEUED, RECOVERING)
 
 
 def job_submitted(state: State, event: JobSubmitted, actions: Actions) -> None:
+    """A job is queued, or waits for those it depends on."""
     job = event.job
     if job.id in state.jobs.row_of:
         raise ValueError(f"job {job.id} was submitted already")
@@ -74,6 +75,7 @@ def _has_ended(state: State, job: str) -> bool:
 
 
 def job_cancelled(state: State, event: JobCancelled, actions: Actions) -> None:
+    """A job is ended for good, from whatever state."""
     row = row_of(state, event.job)
     reason = Reason(Why.CANCELLED_BY_USER)
     was = int(state.jobs.columns.state[row])
@@ -91,6 +93,7 @@ def job_cancelled(state: State, event: JobCancelled, actions: Actions) -> None:
 
 
 def job_paused(state: State, event: JobPaused, actions: Actions) -> None:
+    """A job is stopped for now."""
     row = row_of(state, event.job)
     was = int(state.jobs.columns.state[row])
     c = state.jobs.columns
@@ -112,6 +115,7 @@ def job_paused(state: State, event: JobPaused, actions: Actions) -> None:
 
 
 def job_resumed(state: State, event: JobResumed, actions: Actions) -> None:
+    """A paused job goes on, or queues again."""
     row = row_of(state, event.job)
     was = int(state.jobs.columns.state[row])
     c = state.jobs.columns
@@ -131,6 +135,7 @@ def job_resumed(state: State, event: JobResumed, actions: Actions) -> None:
 
 
 def job_reprioritised(state: State, event: JobReprioritised, actions: Actions) -> None:
+    """A job ranks differently from now on."""
     row = row_of(state, event.job)
     state.jobs.columns.priority[row] = event.priority
     state.touch(row)

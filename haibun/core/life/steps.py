@@ -26,6 +26,7 @@ CHECKPOINT, KILL = StopMode.CHECKPOINT, StopMode.KILL
 
 
 def node_number(state: State, name: str) -> int:
+    """The number of a node by name. Raises ValueError where there is none."""
     node = state.fleet.names.get(name)
     if node is None:
         raise ValueError(f"no node is named {name!r}")
@@ -45,6 +46,7 @@ def per_device(state: State, row: int) -> tuple[int, int]:
 
 
 def queue(state: State, row: int) -> None:
+    """The job waits for devices from now on."""
     c = state.jobs.columns
     c.state[row] = QUEUED
     c.queued_at[row] = state.now
@@ -53,6 +55,7 @@ def queue(state: State, row: int) -> None:
 
 
 def leave_queue(state: State, row: int) -> None:
+    """The job waits for devices no longer; its waiting is booked."""
     c = state.jobs.columns
     if c.state[row] == QUEUED:
         state.queued -= 1
@@ -115,6 +118,7 @@ def begin_stop(
     actions: Actions,
     tell: bool = True,
 ) -> None:
+    """The plan takes the gang back; the world follows when the attempt has stopped."""
     c = state.jobs.columns
     cpu, memory = per_device(state, row)
     state.awaiting_release.pop(row, None)
