@@ -16,3 +16,16 @@ def precedes(keys: Any, a: Any, b: Any) -> bool:
         if keys[a, k] > keys[b, k]:
             return False
     return bool(a < b)
+
+
+@njit(cache=True)
+def ahead(lane: Any, n: int, keys: Any, row: Any) -> int:
+    """How many of the first ``n`` rows of a sorted lane rank before ``row``: its place there, if it is one of them."""
+    low, high = 0, n
+    while low < high:
+        middle = (low + high) // 2
+        if precedes(keys, lane[middle], row):
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -14,23 +14,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from haibun.core import vocabulary
-from haibun.core.precedence import precedes
+from haibun.core.precedence import ahead, precedes
 from haibun.core.stages import KEYS, Keys, Rows
 
 NO_LANE, WAITING_LANE, RUNNING_LANE = 0, 1, 2
 QUEUED, STARTING, RUNNING = int(vocabulary.QUEUED), int(vocabulary.STARTING), int(vocabulary.RUNNING)
-
-
-@njit(cache=True)
-def _position(lane: Any, n: int, keys: Any, row: int) -> int:
-    low, high = 0, n
-    while low < high:
-        middle = (low + high) // 2
-        if precedes(keys, lane[middle], row):
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @njit(cache=True)
@@ -43,7 +31,7 @@ def _move(
         lane = where[row]
         if lane != NO_LANE:
             n = counts[lane]
-            at = _position(lanes[lane], n, keys, row)
+            at = ahead(lanes[lane], n, keys, row)
             for j in range(at, n - 1):
                 lanes[lane, j] = lanes[lane, j + 1]
             counts[lane] = n - 1
@@ -57,7 +45,7 @@ def _move(
         where[row] = lane
         if lane != NO_LANE:
             n = counts[lane]
-            at = _position(lanes[lane], n, keys, row)
+            at = ahead(lanes[lane], n, keys, row)
             for j in range(n, at, -1):
                 lanes[lane, j] = lanes[lane, j - 1]
             lanes[lane, at] = row

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from haibun.core.precedence import ahead as rank_of
 from haibun.core.precedence import precedes
 
-UNBOUNDED = 1 << 60
 NODE, SITE = 0, 1  # indices into demand.LOCALITIES
 
 
@@ -220,19 +220,6 @@ def _fixed(running: Any, mark: Any, devices: Any, p_open: Any) -> Any:
 
 
 @njit(cache=True)
-def _ahead(row: int, lane: Any, keys: Any) -> int:
-    """How many jobs of a lane rank before a job that is not in it."""
-    low, high = 0, len(lane)
-    while low < high:
-        middle = (low + high) // 2
-        if precedes(keys, lane[middle], row):
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit(cache=True)
 def _count(
     ranking: Any, strict: bool, ahead: int, jobs: Any, demands: Any, options: Any, budget: Any, fixed: Any
 ) -> Any:
@@ -386,7 +373,7 @@ def _seat(
                 ask = (demands[2][jobs[0][row]], demands[3][jobs[0][row]])
                 evicted[j] = not _keeps(j, ask, books, at[0][0], holdings, kept[j], took)
                 if evicted[j]:
-                    run_rank[j] = j + _ahead(row, waiting, keys)
+                    run_rank[j] = j + rank_of(waiting, len(waiting), keys, row)
                 else:
                     left[jobs[2][row]] -= jobs[3][row]
             j += 1
@@ -477,7 +464,9 @@ def plan(
     if len(waiting) == 0:
         return 0, 0, -1
     ranking = (waiting, running, keys)
-    ahead = _ahead(waiting[0], running, keys)  # these keep what they have; the others may lose it
+    ahead = rank_of(
+        running, len(running), keys, waiting[0]
+    )  # these keep what they have; the others may lose it
     for j in range(ahead, len(running)):
         mark[running[j]] = j + 1
     fixed = _fixed(running, mark, devices, p_open[:n_pools])
